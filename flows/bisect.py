@@ -124,11 +124,11 @@ class Search:
     def search(self, points: tuple[BisectedPoint, ...]) -> tuple[Finish, Line]:
         """Train points until there is a result; return the result, and the line with the points' prior weights."""
         limits = Limits(
-            ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
+            max_end_runs=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
             most_runs=self.request.more.max_runs,
         )  # fmt: skip
         progress = SearchProgress(self.case)
-        self.recall_ends(limits.ends)
+        self.recall_ends(limits.max_end_runs)
         if self.metric is None:
             chosen = self.compare_ends(limits)
             if isinstance(chosen, Finish):
@@ -311,7 +311,7 @@ class Search:
         if square.failures:
             raise ValueError(f"a corner cannot be run: {next(iter(square.failures.values()))}")
         if self.metric is None:
-            chosen = choose_metric(square.judge.compare_ends(3), repeats, 3, Limits(ends=repeats), 0.0)
+            chosen = choose_metric(square.judge.compare_ends(3), repeats, 3, Limits(max_end_runs=repeats), 0.0)
             square.metric = self.metric = chosen if isinstance(chosen, BisectedMetric) else None
         return measure_corners(square.judge)
 

@@ -82,9 +82,9 @@ from tasks.verify.compare_checkpoints import compare_arms
 from tasks.verify.steps_to_prove import find_steps_since, prove
 from tasks.verify.verification import verify_saved
 
-PROGRESS_EVERY_S = 1.0
-TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")
-TOKEN_BLOCK = "maxview-github-token"
+PROGRESS_EVERY_S = 1.0  # least seconds between two updates of a progress artifact
+TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")  # variables with GitHub's token; the first one set is used
+TOKEN_BLOCK = "maxview-github-token"  # name of a Prefect Secret block with the token
 
 
 class IoOptions(TypedDict):
@@ -95,7 +95,11 @@ class IoOptions(TypedDict):
     retry_delay_seconds: int
 
 
-IO: IoOptions = {"cache_policy": NO_CACHE, "retries": 2, "retry_delay_seconds": 2}  # for steps that only do I/O
+IO: IoOptions = {
+    "cache_policy": NO_CACHE,
+    "retries": 2,
+    "retry_delay_seconds": 2,
+}  # for steps that read or write files or call servers
 
 
 @task(name="resolve", task_run_name="resolve {request.comparison}", cache_policy=NO_CACHE)
@@ -108,8 +112,8 @@ def resolve_step(request: Request, store: Store) -> list[RunPlan]:
 def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> LaunchedRun:
     """Launch the run's job, or attach to an earlier flow's job.
 
-    among: the plans of the case. The run may first restore a checkpoint of the preceding run, which belongs to the
-    other arm: this proves that both arms save equal state.
+    among: the plans of the case. The run may first restore a checkpoint of the other arm's run before or after it: this
+    proves that both arms save equal state.
     """
     continue_from = job.find_source_folder(plan, among, store)
     if continue_from is not None and job.is_here(plan):
@@ -119,7 +123,10 @@ def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> Launch
 
 @task(name="watch", task_run_name="watch {run.plan.arm} {run.plan.case} r{run.plan.repeat}", cache_policy=NO_CACHE)
 def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
-    """Yield the events of a run's job. The job's log lines go to the Prefect log, its steps to a progress artifact."""
+    """Yield the events of a run's job, but log lines only for a compile.
+
+    All log lines go to the Prefect log, and the number of steps goes to a progress artifact.
+    """
     logger, plan = get_run_logger(), run.plan
     steps = int(plan.config["steps"])
     key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
@@ -155,23 +162,24 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
 
 @task(name="verify", task_run_name="verify {path.parent.parent.name} step {path.name}", **IO)
 def verify_step(path: Path, manifests: Path) -> CheckpointProof:
-    """Verify one checkpoint; return the result, its proof. If sound, write its CRC-32Cs to manifests/STEP.json."""
+    """Verify one checkpoint and return the result, its proof. If sound, write its CRC-32Cs to manifests/STEP.json."""
     return verify_saved(path, manifest=manifests / f"{path.name}.json")
 
 
 @task(name="find checkpoints", **IO)
 def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[str]:
-    """Return the paths of the checkpoints in `places` committed in the last `hours`, or of all if that is None."""
-    wanted = find_steps_since(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
-    get_run_logger().info("%s checkpoints to prove", len(wanted))
-    return wanted
+    """Return the paths of the checkpoints in `places` committed in the last `hours`; of all if that is None or 0."""
+    paths = find_steps_since(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
+    get_run_logger().info("%s checkpoints to prove", len(paths))
+    return paths
 
 
 @task(name="prove", task_run_name="prove {path}", **IO)
 def prove_step(path: str, deep: bool, again_after_h: float) -> CheckpointProof:
-    """Verify one checkpoint and return the result, its proof. Reuses a stored proof younger than `again_after_h`.
+    """Verify one checkpoint and return the result, its proof, which is stored next to a sound checkpoint.
 
-    The proof of a sound checkpoint is stored next to the checkpoint.
+    Reuses a stored proof of the same save if it is younger than `again_after_h` hours and, with `deep`, checked all
+    values.
     """
     proof = prove(path, deep=deep, again_after=timedelta(hours=again_after_h))
     for problem in proof.problems:
@@ -208,7 +216,7 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
 
 @task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)
 def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
-    """If both arms are MaxText, restore the other arm's checkpoint with this run's trainer; store if the losses agree.
+    """If both arms are MaxText, restore the other arm's checkpoint with this run's trainer; store the result.
 
     Only for the first repeat, and only if the run succeeded.
     """
@@ -232,7 +240,7 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
 
 @task(name="scrape", task_run_name="read the logs", **IO)
 def scrape_logs_step(given: LogArguments, aa: bool, store: Store) -> tuple[str | None, list[RunRecord]]:
-    """Read the runs of two arms from existing logs; return (case, records). The case is None if no page names it."""
+    """Read two arms' runs from existing logs into the store; return (case, records). case: None if no page names it."""
     with open_arms((given.baseline, given.candidate), aa=aa) as arms:
         return arms.case, archive(arms, store)
 
@@ -266,7 +274,10 @@ def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanati
 
 @task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)
 def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> ComparisonRecord:
-    """Return the comparison with an explanation of the arms' difference. Starts both trainers again for a few steps."""
+    """Return the comparison with an explanation of the arms' difference. Starts both trainers again for a few steps.
+
+    Returns the comparison unchanged if there is no explanation.
+    """
     explanation = explain_comparison(record, runs, store)
     if explanation is None:
         return record
@@ -293,7 +304,10 @@ def compare_culprit_step(
 
 @task(name="repeat", task_run_name="decide whether to repeat {record.case}", cache_policy=NO_CACHE)
 def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spent_s: float) -> NextLook:
-    """Return whether to run more repeats of a comparison, and why. repeats: runs per arm so far. spent_s: seconds."""
+    """Return the repeats of the next comparison (None: stop), and why.
+
+    repeats: runs per arm so far. spent_s: seconds since the start.
+    """
     look = next_look(record, repeats=repeats, patience=patience, spent_s=spent_s)
     get_run_logger().info("%s", look.why or "every judged row is decided, as far as repeats can")
     return look
@@ -334,7 +348,7 @@ def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
 
 @task(name="plan the night", task_run_name="plan the night", **IO)
 def plan_night_step(request: NightOptions, store: Store, scheduled: datetime | None) -> NightPlan:
-    """Return the plan of the scheduled day's unfinished night, else of a new night. scheduled: None means today."""
+    """Return the plan of the scheduled day's unfinished night, else of a new one. scheduled: None means now."""
     return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
 
 
@@ -397,7 +411,7 @@ def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
 
 @task(name="choose", task_run_name="choose what to run", cache_policy=NO_CACHE)
 def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Train | Finish:
-    """Return the next action of a bisection: the commit to train, or its result."""
+    """Return the next action of a bisection: the points to train, or its result."""
     action = next_action(line, judge, limits, spent_s=spent_s)
     get_run_logger().info("%s", action.why or "one commit is sure")
     return action

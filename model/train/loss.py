@@ -1,4 +1,4 @@
-"""The cross-entropy loss of the last activations and the kernel of the logits. Its gradient is computed in blocks."""
+"""The cross-entropy loss of the last activations and the kernel of the logits, whose gradient is computed in blocks."""
 
 import math
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from model.decoder.sharding import RULES, constrain
 
-LARGEST_BLOCK = 8192  # vocabulary entries per block; only one block of the logits' gradient is in memory
+LARGEST_BLOCK = 8192  # most vocabulary entries per block, if `count_blocks` can split the vocabulary
 LANES = 128  # a block whose size is a multiple of this is sliced without a copy
 
 type Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
@@ -17,9 +17,10 @@ type Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Ar
 def cross_entropy(x_BLE: jax.Array, kernel_EV: jax.Array, targets_BL: jax.Array, weights_BL: jax.Array) -> jax.Array:
     """Return the sum of weight times negative log-likelihood of the targets, in nats and float32.
 
-    The logits x·kernel are stored once, in the dtype of x and kernel. Their gradient, softmax minus one-hot, is never
-    stored completely: each block adds its part to the gradient of x and writes its columns of the kernel's gradient.
-    With a large vocabulary, these arrays determine the peak memory of the step (decision 0024).
+    The logits x·kernel are stored once, in the dtype of x and kernel. Their gradient, softmax minus one-hot, is
+    computed in blocks and never stored completely, unless `count_blocks` is 1. Each block adds its part to the
+    gradient of x and writes its columns of the kernel's gradient. With a large vocabulary, logits and gradients
+    determine the peak memory of the step (decision 0024).
     """
     return _forward(x_BLE, kernel_EV, targets_BL, weights_BL)[0]
 
@@ -64,7 +65,10 @@ cross_entropy.defvjp(_forward, _backward)
 
 
 def count_blocks(vocabulary: int) -> int:
-    """Return the number of equal blocks, each a multiple of LANES; 1 if impossible, or if devices split the kernel."""
+    """Return the number of equal blocks, each a multiple of LANES and at most LARGEST_BLOCK.
+
+    Returns 1 if the vocabulary is no multiple of LANES, or if the mesh splits the kernel's vocabulary axis.
+    """
     axis = RULES["vocab"]
     if jax.sharding.get_abstract_mesh().shape.get(axis, 1) > 1 or vocabulary % LANES:
         return 1

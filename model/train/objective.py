@@ -15,7 +15,7 @@ from model.train.loss import cross_entropy
 from model.train.optimizer import Clipped, make_schedule
 
 type Metrics = dict[str, jax.Array]
-type Gradients = tuple[tuple[jax.Array, Metrics], Tree]  # the result of `value_and_grad`: (loss, its parts), gradients
+type Gradients = tuple[tuple[jax.Array, Metrics], Tree]  # the result of `value_and_grad`: (loss, its terms), gradients
 
 
 def step_key(config: TrainConfig, step: jax.Array) -> jax.Array:
@@ -24,14 +24,14 @@ def step_key(config: TrainConfig, step: jax.Array) -> jax.Array:
 
 
 class Share(NamedTuple):
-    """Factors with which the losses of the parts of a batch add up to the loss of the complete batch."""
+    """Factors with which the losses of the microbatches add up to the loss of the complete batch."""
 
     weight: jax.Array  # factor of each prediction's weight: 1 / (sum of all weights of the step)
-    part: float  # factor of a mean over the part: 1 / (number of parts)
+    part: float  # factor of a mean over a microbatch: 1 / (number of microbatches)
 
 
 def objective(output: Output, batch: Batch, share: Share) -> tuple[jax.Array, Metrics]:
-    """Return the minimised loss, and its parts by name."""
+    """Return the minimised loss, and its terms by name: `lm_loss` and the auxiliary losses."""
     weights = batch.weights.astype(jnp.float32) * share.weight
     lm_loss = cross_entropy(output.x_BLE, output.kernel_EV, batch.targets, weights)
     auxiliary = {name: loss * share.part for name, loss in output.auxiliary.items()}
@@ -39,7 +39,7 @@ def objective(output: Output, batch: Batch, share: Share) -> tuple[jax.Array, Me
 
 
 def evaluate(output: Output, batch: Batch) -> Metrics:
-    """Return the losses of an evaluation batch."""
+    """Return the loss of an evaluation batch, its terms by name, and the sum of the weights (`total_weights`)."""
     weights = total_weights(batch)
     loss, parts = objective(output, batch, Share(1 / weights, 1.0))
     return {"loss": loss} | parts | {"total_weights": weights}
@@ -51,7 +51,10 @@ def accumulate(
     batch: Batch,
     key: jax.Array,
 ) -> tuple[Metrics, Tree]:
-    """Return the losses of a batch by name, with their sum as `loss`, and the gradients, both summed over its parts."""
+    """Return the loss of a batch (`loss`) with its terms by name, and the gradients; all are summed over microbatches.
+
+    The number of microbatches is `gradient_accumulation_steps`.
+    """
     parts = config.gradient_accumulation_steps
     share = Share(1 / total_weights(batch), 1 / parts)
     if parts == 1:
@@ -78,7 +81,10 @@ def measure(
     params: Tree,
     step: jax.Array,
 ) -> Metrics:
-    """Return the metrics of a step. params: the parameters after the update."""
+    """Return the metrics of a step: the losses, norms, learning rate and sum of the weights.
+
+    params: the parameters after the update.
+    """
     return losses | {
         "grad_norm": clipped.norm,
         "raw_grad_norm": clipped.raw_norm,

@@ -12,11 +12,13 @@ from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import ComparisonRecord
 
 PROGRAM = "program"
-TIMES = (STEP_TIME.name, CPU_TIME.name)
-WORDS = {
+TIMES = (STEP_TIME.name, CPU_TIME.name)  # ids of the rows with times
+WORDS = {  # short name for `--metric` → id of a row, or PROGRAM
     "loss": LOSS.name, "died": END.name, "memory": MEMORY.name, "checkpoint": CHECKPOINTS.name, PROGRAM: PROGRAM,
 }  # fmt: skip
-KNOWN = {metric.name: metric.title for metric in METRICS if metric.bisected}
+BISECTED_TITLES = {
+    metric.name: metric.title for metric in METRICS if metric.bisected
+}  # id → title of the rows to bisect
 SAME = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
 
 
@@ -27,8 +29,8 @@ class BisectedMetric(Frozen):
     title: str
 
     @property
-    def varies(self) -> bool:
-        """Whether the metric differs between equal runs: True for times only."""
+    def is_time(self) -> bool:
+        """Whether the metric is a time: only times differ between equal runs."""
         return self.name in TIMES
 
 
@@ -43,21 +45,24 @@ def read_metric(word: str) -> BisectedMetric:
         return DIED
     if plain == PROGRAM:
         return BisectedMetric(name=PROGRAM, title=PROGRAM)
-    for name, title in KNOWN.items():
+    for name, title in BISECTED_TITLES.items():
         if plain in (name, title.casefold()) or WORDS.get(plain) == name:
             return BisectedMetric(name=name, title=title)
-    names = [*WORDS, *KNOWN.values()]
+    names = [*WORDS, *BISECTED_TITLES.values()]
     raise ConfigError([f"--metric {word!r:.80}: no such row{suggest(word, names)}; there are: {', '.join(names)}"])
 
 
 def choose_metric(
     record: ComparisonRecord, runs: int, last: int, limits: Limits, spent_s: float
 ) -> BisectedMetric | Train | Finish:
-    """Return the worst row of a comparison of good and bad; if no row is worse, one more run of both, or why to stop.
+    """Choose the metric from a comparison of good and bad.
+
+    Returns the metric of the worst row. If no row is worse, returns one more run of both ends (`Train`) if that may
+    decide a row and the limits allow it, else a result with the reason to stop (`Finish`).
 
     runs: runs of each end so far. last: index of bad among the points. spent_s: seconds of all runs so far.
     """
-    metric = _find_worst_row(record)
+    metric = _find_worst_metric(record)
     if metric is not None:
         return metric
     if record.baseline.has_died:
@@ -68,7 +73,11 @@ def choose_metric(
     if blocking:
         return Finish(outcome="no difference", why=f"good and bad cannot be compared: {blocking[0]}")
     rows = undecided_rows(record)
-    if rows and limits.allow(2 * runs + 2, spent_s) and runs < (MAX_RUNS_OF_POINT if limits.are_given else limits.ends):
+    if (
+        rows
+        and limits.allow(2 * runs + 2, spent_s)
+        and runs < (MAX_RUNS_OF_POINT if limits.are_given else limits.max_end_runs)
+    ):
         return Train(points=(0, last), why="both ends")
     if rows:
         row = max(rows, key=lambda row: row.runs_wanted or 0)
@@ -78,15 +87,21 @@ def choose_metric(
     return Finish(outcome="no difference", why=say_better(improved[0]) if improved else SAME)
 
 
-def _find_worst_row(record: ComparisonRecord) -> BisectedMetric | None:
-    """Return the candidate's death, else a regressed row, else a changed row; None if no row is surely worse."""
+def _find_worst_metric(record: ComparisonRecord) -> BisectedMetric | None:
+    """Return the metric of the worst row: DIED if only bad died, else of a regressed row, else of a changed row.
+
+    None if no row is surely worse. Of several regressed or changed rows, a row without a time comes first.
+    """
     if record.candidate.has_died and not record.baseline.has_died:
         return DIED
     for verdict in ("regressed", "changed"):
         rows = [
             row
             for row in record.rows
-            if row.verdict == verdict and not row.allowed and row.metric not in SHARE_A_VERDICT and row.metric in KNOWN
+            if row.verdict == verdict
+            and not row.allowed
+            and row.metric not in SHARE_A_VERDICT
+            and row.metric in BISECTED_TITLES
         ]
         if rows:  # metrics other than times come first, because they need fewer runs
             row = min(rows, key=lambda row: row.metric in TIMES)
@@ -95,13 +110,16 @@ def _find_worst_row(record: ComparisonRecord) -> BisectedMetric | None:
 
 
 def say_better(text: str) -> str:
-    """Return the message for a bad end that is better than good. text: the improved row."""
+    """Return the message for a bad end that is better than good. text: the improved row, or the size of the effect."""
     return f"bad is better than good ({text}): are --good and --bad swapped?"
 
 
-def say_unsure(runs: int, text: str, wanted: int | None, cost: str) -> str:
-    """Return the message for a difference that is not significant. wanted: runs of each end that would decide."""
-    more = f"; {wanted} runs of each would probably decide" if wanted else ""
+def say_unsure(runs: int, text: str, runs_wanted: int | None, cost: str) -> str:
+    """Return the message for a difference that is not significant. runs: of each end so far.
+
+    text: the row or its effect. runs_wanted: runs of each end that would probably decide. cost: their cost, as text.
+    """
+    more = f"; {runs_wanted} runs of each would probably decide" if runs_wanted else ""
     price = f" ({cost})" if cost else ""
-    option = f" (--max-runs {2 * wanted + MAX_RUNS_OF_POINT})" if wanted else ""
+    option = f" (--max-runs {2 * runs_wanted + MAX_RUNS_OF_POINT})" if runs_wanted else ""
     return f"no sure difference between good and bad after {runs} runs of each: {text}{more}{price}{option}"

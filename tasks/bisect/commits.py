@@ -54,7 +54,7 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
         raise ConfigError(
             [f"more than {MAX_COMMITS} commits lie between '{good.name}' and '{bad.name}': name a later --good"]
         )
-    # If good is on a merged branch, the line starts at the first commit that contains good.
+    # If good is on a merged branch, it is followed by the first commit that contains good.
     while listed and listed[0].parents[:1] != (good.sha,) and not _holds(folder, good.sha, listed[0].commit.sha):
         listed = listed[1:]
     return [*_read(folder, good.sha, "--max-count=1"), *listed]
@@ -123,7 +123,7 @@ def digest_sources(repository: str, shas: Sequence[str], trainer: Trainer, named
     """Return SHA → digest of the commit's source. Commits with equal digests train alike in equal environments.
 
     Ignores comments, docstrings and layout of Python files. named: words of a custom command; files with these paths
-    always count. Raises GitError.
+    count even if they are prose. Raises GitError.
     """
     folder, extra = Path(repository), frozenset(named)
     found = {}

@@ -13,7 +13,7 @@ from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy-stubs
 
 from configs.verdict_rules import Tolerance
 from tasks.bisect.run_judge import RunJudge
-from tasks.bisect.terms import WORSE, Rated
+from tasks.bisect.terms import WORSE, PairVerdict
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.noise import Noise
 from tasks.records import FactorEffect, Verdict
@@ -26,7 +26,7 @@ CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, 
 
 def measure_corners(judge: RunJudge) -> tuple[FactorEffect, ...]:
     """Return the effects of code and of packages on the judge's metric. The judge's points are the four corners."""
-    if not judge.varies:
+    if not judge.judges_time:
         return compare_corners(judge.compare)
     levels = [[one.value for one in judge.observe(corner)] for corner in range(4)]
     return contrast_corners(levels, judge.noise, judge.tolerance)
@@ -67,7 +67,7 @@ def _word(estimate: float, low: float, high: float, tolerance: Tolerance) -> Ver
     return "same" if -within <= low and high <= within else "unknown"
 
 
-def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[FactorEffect, ...]:
+def compare_corners(compare: Callable[[int, int], PairVerdict]) -> tuple[FactorEffect, ...]:
     """Return the effects on a metric without noise. compare: returns the verdict on two corners."""
     code, packages = (compare(0, 1), compare(2, 3)), (compare(0, 2), compare(1, 3))
     found = [FactorEffect(name="code", **_both(code)), FactorEffect(name="packages", **_both(packages))]
@@ -78,7 +78,7 @@ def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[FactorEffect,
     return (*found, FactorEffect(name="interaction", verdict=verdict, text=text))
 
 
-def _both(pair: tuple[Rated, Rated]) -> dict[str, Any]:
+def _both(pair: tuple[PairVerdict, PairVerdict]) -> dict[str, Any]:
     """Return the worse verdict on a factor, and a text with both. pair: verdicts with the old and new other factor."""
     worse = next((one for one in pair if one.verdict in WORSE), pair[1] if pair[0].verdict == "same" else pair[0])
     return {"verdict": worse.verdict, "text": f"{pair[0].verdict} with the old, {pair[1].verdict} with the new"}

@@ -35,9 +35,9 @@ def describe_points(points: Sequence[BisectedPoint], line: Line, judge: Judge | 
             changes["mark"], changes["why"] = marks[number]
         if judge is not None and line.alike[number] == number:
             changes["runs"] = judge.runs(number)
-            if number and judge.varies and judge.runs(number) and not judge.failed(number):
-                rated = judge.compare(0, number)
-                changes |= {"level": rated.effect, "low": rated.low, "high": rated.high}
+            if number and judge.judges_time and judge.runs(number) and not judge.failed(number):
+                pair_verdict = judge.compare(0, number)
+                changes |= {"level": pair_verdict.effect, "low": pair_verdict.low, "high": pair_verdict.high}
         if belief is not None:
             changes["chance"] = round(float(belief.culprits[number]), 4)
         found.append(point.model_copy(update=changes))
@@ -45,7 +45,7 @@ def describe_points(points: Sequence[BisectedPoint], line: Line, judge: Judge | 
 
 
 def describe_progress(points: Sequence[BisectedPoint], line: Line, judge: Judge) -> tuple[float, str] | None:
-    """Return (probability of the likeliest culprit, text with its name); None before bad is surely worse."""
+    """Return (probability of the likeliest culprit, text with its name); None if there is no posterior."""
     belief = find_current_belief(line, judge)
     if belief is None:
         return None
@@ -60,7 +60,7 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, m
         return f"{case}: {finish.why}"
     if finish.culprit is not None:
         point = points[finish.culprit]
-        text = _shorten_numbers(finish.rated.text) if finish.rated else ""
+        text = _shorten_numbers(finish.pair_verdict.text) if finish.pair_verdict else ""
         what = "version" if point.version else "commit"
         subject = "" if point.version else f' "{point.commit.subject}"'
         if metric.name == "end":
@@ -116,7 +116,7 @@ def write_record(
         points=tuple(points),
         culprit=culprit,
         suspects=finish.suspects,
-        effect=finish.rated.text if finish.rated and culprit is not None else "",
+        effect=finish.pair_verdict.text if finish.pair_verdict and culprit is not None else "",
         notes=tuple(_POINT.sub(lambda match: points[int(match[1])].name, note) for note in finish.notes),
         corners=tuple(corners),
         message=message,
@@ -130,7 +130,7 @@ def write_record(
 
 
 def spent_seconds(runs: Sequence[RunRecord]) -> float:
-    """Return the total seconds of the runs, from the first to the last time in each run's log."""
+    """Return the total seconds of the runs, from the first to the last time in each log; 0 without times."""
     return sum(seconds_between(run.reading.started, run.reading.ended) or 0.0 for run in runs)
 
 

@@ -2,8 +2,9 @@
 
 A point is a commit or a package version. A suspect is a point that probably changed the metric. The first point is
 good, the last one is bad: the ends. A machine may be noisier than the verdict rule states: other work slows some runs,
-or the clock has two states. If repeats of one point show this, only rank tests count, because rank tests assume no size
-of the noise. Otherwise a difference beyond the stated noise counts too.
+or the clock has two states. If repeats of one point show this, only rank tests count, because they assume no size of
+the noise. Otherwise the verdict rule alone also proves that bad is worse. For a suspect, it proves a worse time only if
+the suspect's mean exceeds the mean before it significantly, by the noise that the posterior estimates.
 """
 
 from math import sqrt
@@ -11,49 +12,56 @@ from math import sqrt
 from scipy.special import fdtrc, stdtrit  # type: ignore[import-untyped]  # scipy-stubs is not installed
 
 from tasks.bisect.posterior import Belief
-from tasks.bisect.terms import HALVES, WORSE, Judge, Line, Rated
+from tasks.bisect.terms import HALVES, WORSE, Judge, Line, PairVerdict
 from tasks.diff.decide_noisy import CHANCE
 
-MIN_RUNS = 2  # least runs of a culprit: other work on the machine may have slowed one run
-SCATTER = 0.01  # below this p-value of the repeats under the stated noise, the machine is noisier than stated
-RANKED = 3  # least runs of each point in a rank test, without the point's first run
+# Least runs of a suspect whose time is proven worse, and of each end if the verdict on a time is not worse: other work
+# on the machine may have slowed a single run.
+MIN_RUNS = 2
+SCATTER = 0.01  # p-value of the repeats under the stated noise; below it, the machine is noisier than stated
+MIN_RANKED_RUNS = 3  # least runs of each point in a rank test, without the point's first run
 
 
-def judge_ends(line: Line, judge: Judge) -> Rated:
-    """Return the verdict on bad against good: by ranks, else unknown if repeats scatter, else the first sure verdict.
+def judge_ends(line: Line, judge: Judge) -> PairVerdict:
+    """Return the verdict on bad against good.
 
-    First means with the fewest runs of each end: 1, 2, …. For a time, a verdict other than worse needs two runs of each
-    end, because one slowed run of good hides a difference.
+    The verdict is regressed if the ranks show it, else unknown if repeats scatter. Otherwise the first 1, 2, … runs of
+    each end are compared until a verdict is sure; without one it is unknown. If the metric is a time, a verdict other
+    than worse needs MIN_RUNS runs of each end, because one slowed run of good hides a difference.
     """
     both = min(judge.runs(0), judge.runs(line.last))
-    rated = Rated(verdict="unknown", text="not run yet", wanted=1)
+    pair_verdict = PairVerdict(verdict="unknown", text="not run yet", runs_wanted=1)
     if both and rank_chance(judge, 0, line.last) <= CHANCE / HALVES:
         return judge.compare(0, line.last, shares=HALVES).model_copy(update={"verdict": "regressed"})
     if both and scatters(line, judge):
         return judge.compare(0, line.last, shares=HALVES).model_copy(update={"verdict": "unknown"})
     for runs in range(1, both + 1):
-        rated = judge.compare(0, line.last, runs=runs, shares=HALVES)
-        if rated.verdict in WORSE or (rated.verdict != "unknown" and (runs >= MIN_RUNS or not judge.varies)):
-            return rated
-    return rated.model_copy(update={"verdict": "unknown"})
+        pair_verdict = judge.compare(0, line.last, runs=runs, shares=HALVES)
+        if pair_verdict.verdict in WORSE or (
+            pair_verdict.verdict != "unknown" and (runs >= MIN_RUNS or not judge.judges_time)
+        ):
+            return pair_verdict
+    return pair_verdict.model_copy(update={"verdict": "unknown"})
 
 
-def is_proven(line: Line, judge: Judge, belief: Belief, pair: tuple[int, int], rated: Rated, chance: float) -> bool:
+def is_proven(
+    line: Line, judge: Judge, belief: Belief, pair: tuple[int, int], pair_verdict: PairVerdict, chance: float
+) -> bool:
     """Return whether the second point of a pair is surely worse than the first.
 
-    rated: the verdict rule's comparison of the pair. chance: the allowed false-alarm probability.
+    pair_verdict: the verdict rule's comparison of the pair. chance: the allowed false-alarm probability.
     """
-    if not judge.varies:
-        return rated.verdict in WORSE
+    if not judge.judges_time:
+        return pair_verdict.verdict in WORSE
     if rank_chance(judge, *pair) <= chance:
         return True
-    return rated.verdict in WORSE and not scatters(line, judge) and _exceeds_noise(judge, belief, pair, chance)
+    return pair_verdict.verdict in WORSE and not scatters(line, judge) and _exceeds_noise(judge, belief, pair, chance)
 
 
 def scatters(line: Line, judge: Judge) -> bool:
-    """Return whether repeats of a point differ by more than the stated noise allows (F test). For times; else False."""
+    """Return whether repeats of a point differ by more than the stated noise allows (F test); False if no time."""
     squares, df = 0.0, 0
-    for point in {*line.alike, 0, line.last} if judge.varies else ():
+    for point in {*line.alike, 0, line.last} if judge.judges_time else ():
         values = [] if judge.failed(point) else [one.value for one in judge.observe(point)]
         if len(values) > 1:
             mean = sum(values) / len(values)
@@ -65,13 +73,13 @@ def scatters(line: Line, judge: Judge) -> bool:
 def rank_chance(judge: Judge, before: int, after: int) -> float:
     """Return the one-sided exact p-value of the Mann-Whitney test that the point `after` is slower than `before`.
 
-    The test leaves out each point's first run, because the first runs made the pair suspect. Returns 1 if a point has
-    fewer than RANKED further runs.
+    The test leaves out each point's first run, because the first runs made the pair suspect. Returns 1 if the metric is
+    no time, if a point failed, or if a point has fewer than MIN_RANKED_RUNS further runs.
     """
-    if not judge.varies or judge.failed(before) or judge.failed(after):
+    if not judge.judges_time or judge.failed(before) or judge.failed(after):
         return 1.0
     sides = [[one.value for one in judge.observe(point)][1:] for point in (before, after)]
-    if min(map(len, sides)) < RANKED:
+    if min(map(len, sides)) < MIN_RANKED_RUNS:
         return 1.0
     from scipy.stats import mannwhitneyu  # type: ignore[import-untyped]  # slow to load, and few searches need it
 
@@ -79,9 +87,10 @@ def rank_chance(judge: Judge, before: int, after: int) -> float:
 
 
 def _exceeds_noise(judge: Judge, belief: Belief, pair: tuple[int, int], chance: float) -> bool:
-    """Return whether the second point has MIN_RUNS runs, and their mean exceeds the first point's mean significantly.
+    """Return whether the mean of the second point's runs exceeds that of the first point's runs significantly.
 
-    The test uses the noise that the posterior (`belief`) estimates from the runs of all points.
+    Returns False if the second point has fewer than MIN_RUNS runs. The test uses the noise that the posterior
+    (`belief`) estimates from the runs of all points.
     """
     before, after = ([one.value for one in judge.observe(point)] for point in pair)
     if len(after) < MIN_RUNS:

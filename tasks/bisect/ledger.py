@@ -1,4 +1,4 @@
-"""Compiles each commit's training step without training, and rules out commits whose programs are unchanged.
+"""Compiles each commit's training step without training, and weighs commits by the changes of source and program.
 
 The stored results are the compile ledger. The culprit is the commit that changed the bisected metric.
 """
@@ -27,7 +27,7 @@ from tasks.store.directories import config_text
 from tasks.store.json_records import model_from_json, read_document
 
 FOLDER = "bisect"  # folder in the store
-TIMEOUT_S = 1800.0
+TIMEOUT_S = 1800.0  # of one compile
 TAIL_LINES = 3  # last lines of stderr in the error of a compile that left no report
 # Error type of model/compile_record.py: the trainer ended without an ahead-of-time compile. The entry stays empty.
 NOTHING_COMPILED = "NothingCompiled"
@@ -59,7 +59,8 @@ def read_entry(store: Store, key: str) -> LedgerEntry | None:
 def make_entry(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerEntry:
     """Lower and compile a plan's training step on this machine; write its entry to the store and return it.
 
-    A lowered program that equals an earlier one is not recompiled. If the compile fails, the entry has the error.
+    If the compile fails, the entry has the error. If the step cannot be compiled without training, the entry is empty.
+    `model/compile_record.py` does not recompile a lowered program that equals an earlier one.
     """
     folder = store.path / FOLDER / "programs" / key
     programs = store.path / FOLDER / "compiled"
@@ -166,7 +167,10 @@ def weigh_commits(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Li
 
 
 def search_ledger(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Finish | None:
-    """Return the answer from the ledger alone if the metric is the program or its memory; None for other metrics."""
+    """Return the answer from the ledger alone if the metric is the program or its memory, else None.
+
+    Also None if the metric is the memory and an end has none in its entry.
+    """
     entries = [point.ledger for point in points]
     good, bad = entries[0], entries[-1]
     if metric.name == PROGRAM:
@@ -182,7 +186,10 @@ def search_ledger(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Fi
 
 
 def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None], metric: BisectedMetric) -> Finish:
-    """Return the last point that turns from good to bad as the answer. is_bad: per point, None if unknown."""
+    """Return the result: the last change from good to bad. is_bad: per point, None if unknown.
+
+    The result is a range if points of the change are unknown, and "no difference" if bad is not bad.
+    """
     if not is_bad[-1]:
         return Finish(outcome="no difference", why=f"{metric.title}: the compiler makes the same of good and bad")
     good = max(number for number, mark in enumerate(is_bad) if mark is False)

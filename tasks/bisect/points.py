@@ -1,6 +1,6 @@
 """Lists the points of a bisection, which are commits or package versions, and plans the runs of a point.
 
-The ends are the first point (good) and the last one (bad). A span is the line of points between the ends.
+The ends are the first point (good) and the last one (bad). A span is the line of points from good to bad.
 """
 
 import re
@@ -20,13 +20,13 @@ from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import Request, check_request, default_cache, resolve
 from tasks.resolve.refs import ResolvedRef, check_repository, is_address, pin_ref, resolve_ref
 
-MAX_VERSIONS = 40
+MAX_VERSIONS = 40  # of a range; a list may have more
 _RANGE = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,.\s][^,\s]*?)\.\.([^,.\s][^,\s]*)")
 _LIST = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,\s]+(?:,[^,\s]+)+)")
 
 
 class Span(Frozen):
-    """The points of a search: the two resolved ends, and every point between them."""
+    """The points of a search, from good to bad, and the resolved refs of both ends."""
 
     repository: str  # path of the clone
     named: bool  # True if the user named a repository instead of the comparison's own
@@ -120,7 +120,7 @@ def span_after_corners(request: BisectOptions, commits: Span, *, packages: bool)
 def read_versions(text: str) -> tuple[str, ...]:
     """Return a requirement per version in `--packages`, which is a list, or a range of the version's last number.
 
-    Raises ConfigError for other ranges, because only a package index can list their versions.
+    Raises ConfigError for other texts. The versions of other ranges could only be listed by a package index.
     """
     listed, ranged = _LIST.fullmatch(text.strip()), _RANGE.fullmatch(text.strip())
     hint = "write jax==0.9.1..0.9.3, or every version: jax==0.8.2,0.9.0,0.9.1"
@@ -156,7 +156,7 @@ def plan_point(
     arm = spec.arms[0 if point == 0 else 1].name
     here = span.points[point]
     refs = [ResolvedRef(name=_name(span, number), sha=span.points[number].commit.sha) for number in (0, point)]
-    wanted = [
+    requirements = [
         f"{side.name}:{word}"
         for side, version in zip(spec.arms, (span.points[0].version, here.version), strict=True)
         for word in (*span.software, version)
@@ -165,7 +165,7 @@ def plan_point(
     alone = point == 0  # both arms would have one commit: plan only the baseline
     options = ArmOverrides(
         baseline=pin_ref(refs[0]), branch=pin_ref(refs[1]), repository=span.repository if span.named else None,
-        software=tuple(wanted), aa=alone,
+        software=tuple(requirements), aa=alone,
     )  # fmt: skip
     more = {"cases": (case,), "repeats": repeats, "arms": options, "compile_only": compile_only}
     plans = resolve(_request_comparison(request).model_copy(update=more), out, cache=default_cache())

@@ -1,6 +1,7 @@
 """Computes each point's posterior probability of being the culprit, and the most informative point to run next.
 
-A point is a commit or a package version. The culprit is the point at which the level of a time increases.
+A point is a commit or a package version. The level is the expected logarithm of a time; for another
+metric it is 0 (good) or 1 (bad). The culprit is the point at which the level increases.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,11 @@ type Values = NDArray[np.float64]
 
 
 class Observation(Frozen):
-    """One run of one point. value: logarithm of its time. error: standard error of `value` from the run's own steps."""
+    """One run of one point; if the metric is no time, the mark of a point.
+
+    value: logarithm of the run's time, or the level of the mark (0 or 1). error: standard error of `value` from the
+    run's own steps.
+    """
 
     point: int
     value: float
@@ -29,7 +34,7 @@ class Belief(Frozen, arbitrary_types_allowed=True):
 
     changes: NDArray[np.int64]  # (hypotheses, 2): first point of each new level; number of points for no second change
     chances: Values  # (hypotheses,): posterior probability; sums to 1
-    levels: Values  # (hypotheses, 3): expected level before, between and after the changes, as logarithms
+    levels: Values  # (hypotheses, 3): expected level before, between and after the changes
     culprits: Values  # (points,): probability that the larger increase is at this point
     sigma: float  # standard deviation of one run around its point's level
     df: float  # degrees of freedom of sigma
@@ -59,10 +64,10 @@ def find_belief(observations: Sequence[Observation], weights: Sequence[float], n
     points = np.array([one.point for one in observations])
     values = np.array([one.value for one in observations])
     precision = variance / (variance + np.square([one.error for one in observations]))
-    sums = [_cumulate(points, part, size) for part in (precision, precision * values, precision * values**2)]
+    sums = [_cumulate(points, terms, size) for terms in (precision, precision * values, precision * values**2)]
     spread = max(values.max() - values.min(), 2 * noise.scale) ** 2 / variance
     borders = np.column_stack([np.zeros(len(changes), int), changes, np.full(len(changes), size)])
-    count, first, second = (part[borders[:, 1:]] - part[borders[:, :-1]] for part in sums)
+    count, first, second = (one[borders[:, 1:]] - one[borders[:, :-1]] for one in sums)
     mean = np.divide(first, count, out=np.zeros_like(first), where=count > 0)
     within = np.maximum(second - count * mean**2, 0).sum(axis=1)
     weight = count / (1 + spread * count)
@@ -79,7 +84,8 @@ def find_belief(observations: Sequence[Observation], weights: Sequence[float], n
     found /= found.sum()
     shrunk = spread * count / (1 + spread * count)
     levels = middle[:, None] + shrunk * (mean - middle[:, None])
-    # Of the likeliest hypothesis with one change: a level that comes and goes counts as noise until more runs show it.
+    # `sigma` is computed for the likeliest hypothesis with one change: a level that comes and goes counts as noise
+    # until more runs show it.
     best = int(np.where(changes[:, 1] == size, found, -1.0).argmax())
     return Belief(
         changes=changes,

@@ -9,7 +9,7 @@ from math import log
 from configs.verdict_rules import DeviceKind, Tolerance
 from tasks.bisect.bisected_metric import DIED, BisectedMetric
 from tasks.bisect.posterior import Observation
-from tasks.bisect.terms import HALVES, Rated
+from tasks.bisect.terms import HALVES, PairVerdict
 from tasks.diff.arms import ArmRuns
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.noise import Noise, Past, learn_noise
@@ -42,11 +42,11 @@ class RunJudge:
         self._metric, self._template, self._rules, self._past = metric, template, template.rules, past
         self._runs = {point: tuple(records) for point, records in runs.items()}
         self._failures, self._compare_checkpoints = failures, compare_checkpoints
-        self._known: dict[tuple[int, int, int | None, int], Rated] = {}
+        self._known: dict[tuple[int, int, int | None, int], PairVerdict] = {}
 
     @property
-    def varies(self) -> bool:
-        return self._metric.varies
+    def judges_time(self) -> bool:
+        return self._metric.is_time
 
     @property
     def noise(self) -> Noise:
@@ -66,12 +66,12 @@ class RunJudge:
         return len(self._runs.get(point, ()))
 
     def failed(self, point: int) -> str:
-        """See `Judge`. If deaths are bisected, a point that died of another cause than the last one is not judged."""
+        """See `Judge`. If deaths are bisected, a point that died of another cause than bad is not judged."""
         if why := self._failures.get(point, ""):
             return why
         dead = [run for run in self._runs.get(point, ()) if run.has_died]
         if not dead:
-            if self.varies and any(self._level(run) is None for run in self._runs.get(point, ())):
+            if self.judges_time and any(self._level(run) is None for run in self._runs.get(point, ())):
                 return "its log has too few steps"
             return ""
         cause = _cause(dead[0])
@@ -88,16 +88,19 @@ class RunJudge:
         levels = facts_of(run).levels.get(self._metric.name)
         return (levels.quick.seconds, levels.quick.error) if levels else None
 
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
         key = (before, after, runs, shares)
         if key not in self._known:
             left, right = self._runs[before][:runs], self._runs[after][:runs]
             look = runs or len(left) + len(right) - 1
-            self._known[key] = self._rate(left, right, look=look, shares=shares)
+            self._known[key] = self._judge_pair(left, right, look=look, shares=shares)
         return self._known[key]
 
     def compare_ends(self, last: int, *, look: int | None = None) -> ComparisonRecord:
-        """Return the full comparison of good and bad at half the false-alarm probability. look: its number from 1."""
+        """Return the full comparison of good and bad at half the false-alarm probability.
+
+        look: number of this comparison among repetitions with more runs, from 1; None: there are no repetitions.
+        """
         return self._compare(self._runs[0], self._runs[last], look=look, shares=HALVES)
 
     def _compare(
@@ -110,17 +113,19 @@ class RunJudge:
             case = case.model_copy(update={"checkpoints": self._compare_checkpoints(case)})
         return compare_case(case, past=self._past)
 
-    def _rate(self, left: Sequence[RunRecord], right: Sequence[RunRecord], *, look: int, shares: int) -> Rated:
+    def _judge_pair(
+        self, left: Sequence[RunRecord], right: Sequence[RunRecord], *, look: int, shares: int
+    ) -> PairVerdict:
         if self._metric == DIED:
-            return _rate_deaths(left, right)
+            return _judge_deaths(left, right)
         record = self._compare(left, right, look=look, shares=shares)
         row = next((row for row in record.rows if row.metric == self._metric.name), None)
         if row is None or row.verdict == "not judged":
-            return Rated(verdict="unknown", text="the runs do not tell")
+            return PairVerdict(verdict="unknown", text="the runs do not tell")
         # a sure verdict needs only the difference: a comparison of the two commits shows the full reason
         text = row.effect_text or (row.reason if row.verdict == "unknown" else row.reason.partition(": ")[0])
-        return Rated(
-            verdict=row.verdict, text=text, wanted=row.runs_wanted, cost=row.cost_text,
+        return PairVerdict(
+            verdict=row.verdict, text=text, runs_wanted=row.runs_wanted, cost=row.cost_text,
             effect=row.effect, low=row.effect_low, high=row.effect_high,
         )  # fmt: skip
 
@@ -136,10 +141,10 @@ def _cause(run: RunRecord) -> str:
     return f"{error.type}: {error.message}"[:200] if error else f"exit code {run.reading.exit_code}"
 
 
-def _rate_deaths(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> Rated:
+def _judge_deaths(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> PairVerdict:
     before, after = ([run for run in side if run.has_died] for side in (left, right))
     if bool(before) == bool(after):
-        return Rated(verdict="same", text="died as well" if before else "runs to its end")
+        return PairVerdict(verdict="same", text="died as well" if before else "runs to its end")
     if after:
-        return Rated(verdict="regressed", text=_cause(after[0]))
-    return Rated(verdict="improved", text="does not die")
+        return PairVerdict(verdict="regressed", text=_cause(after[0]))
+    return PairVerdict(verdict="improved", text="does not die")

@@ -1,7 +1,7 @@
-"""Decides after every run of a bisection: returns the next runs, or the culprit (the point that changed the metric).
+"""Decides after every run of a bisection: returns the next runs, or the result of the search.
 
-A point is a commit or a package version. The ends are the first point (good) and the last one (bad). A suspect is a
-point that is probably the culprit.
+A point is a commit or a package version. The ends are the first point (good) and the last one (bad). The culprit
+is the point that changed the metric. A suspect is a point that is probably the culprit.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence, Set
 from tasks.bisect.bisected_metric import SAME, say_better, say_unsure
 from tasks.bisect.evidence import MIN_RUNS, is_proven, judge_ends
 from tasks.bisect.posterior import Belief, Observation, choose_point, find_belief
-from tasks.bisect.terms import HALVES, MAX_RUNS_OF_POINT, WORSE, Finish, Judge, Limits, Line, Rated, Train
+from tasks.bisect.terms import HALVES, MAX_RUNS_OF_POINT, WORSE, Finish, Judge, Limits, Line, PairVerdict, Train
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
 from tasks.records import Mark
@@ -34,30 +34,30 @@ def _mark(line: Line, judge: Judge, point: int) -> tuple[Mark, str]:
         return ("between" if to_bad.verdict in (*WORSE, "improved") else "bad"), told
     if from_good.verdict in ("same", "improved"):
         return "good", told
-    if to_bad.verdict == "same" and not judge.varies:
+    if to_bad.verdict == "same" and not judge.judges_time:
         return "bad", f"against bad: {to_bad.text or 'same'}"
-    return ("good" if to_bad.verdict in WORSE and judge.varies else "unknown"), told
+    return ("good" if to_bad.verdict in WORSE and judge.judges_time else "unknown"), told
 
 
 class _MarkedLine:
-    """A line of points with the mark of each point that has runs.
+    """A line of points with the marks of `mark_points`.
 
-    first: the last point that is known to be as good as the good end. notes: sentences about that point.
+    last_good: the last point that is known to be as good as the good end. notes: sentences about that point.
     """
 
     def __init__(self, line: Line, judge: Judge) -> None:
         self.line, self.judge = line, judge
         self.marks = {point: mark for point, (mark, _) in mark_points(line, judge).items()}
         # the last point with good's source; replaced below by a later good point that follows a bad one
-        self.first = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
+        self.last_good = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
         self.notes: tuple[str, ...] = ()
-        if any(line.weights[: self.first + 1]):
-            self.notes = (f"{{{self.first}}} has good's source again: what came before it went with it",)
-        bad = min((point for point in self.marked("bad") if point > self.first), default=None)
+        if any(line.weights[: self.last_good + 1]):
+            self.notes = (f"{{{self.last_good}}} has good's source again: what came before it went with it",)
+        bad = min((point for point in self.marked("bad") if point > self.last_good), default=None)
         good = max(self.marked("good"), default=0)
         if bad is not None and good > bad:
             self.notes += (f"it comes, goes and comes again: bad at {{{bad}}}, good again at {{{good}}}",)
-            self.first = good
+            self.last_good = good
 
     def marked(self, *marks: Mark) -> list[int]:
         """Return the points with one of these marks."""
@@ -71,41 +71,47 @@ class _MarkedLine:
 
     @property
     def doubtful(self) -> list[int]:
-        """The points with one run from the first bad to the last good, if in this order: maybe noise. Times only."""
+        """The points with fewer than MIN_RUNS runs between the first bad one and the last good one, inclusive.
+
+        Their marks may be noise. Empty if the metric is no time, or if no bad point comes before a good one.
+        """
         bad, good = self.marked("bad", "between"), self.marked("good")
-        if not self.judge.varies or not bad or not good:
+        if not self.judge.judges_time or not bad or not good:
             return []
         within = [point for point in (*bad, *good) if min(bad) <= point <= max(good)]
         return sorted(point for point in within if self.judge.runs(point) < MIN_RUNS)
 
     def find_belief(self, refuted: Set[int] = frozenset()) -> Belief | None:
-        """Return the posterior over the points after `first`; None if no point can be the culprit."""
-        line, judge, first = self.line, self.judge, self.first
+        """Return the posterior over the points after `last_good`; None if no point can be the culprit.
+
+        refuted: points that the verdict rule finds no worse than the point before them.
+        """
+        line, judge, last_good = self.line, self.judge, self.last_good
         weights = [
-            0.0 if point <= first else weight * (REFUTED if point in refuted else 1)
+            0.0 if point <= last_good else weight * (REFUTED if point in refuted else 1)
             for point, weight in enumerate(line.weights)
         ]
         if not any(weights):
             return None
-        if not judge.varies:  # without noise a point's mark is its level: 0 for good, 1 for bad
-            levels = {first: 0.0, line.last: 1.0}
+        if not judge.judges_time:  # without noise a point's mark is its level: 0 for good, 1 for bad
+            levels = {last_good: 0.0, line.last: 1.0}
             levels |= {point: float(self.marks[point] != "good") for point in self.marked("good", "bad", "between")
-                       if point > first}  # fmt: skip
+                       if point > last_good}  # fmt: skip
             seen = [Observation(point=point, value=value) for point, value in levels.items()]
             return find_belief(seen, weights, Noise(scale=0.05, df=100.0))
         seen = []
         for point in (0, *self.trained, line.last):
-            at = first if line.alike[first] == point else point
-            if at >= first and not judge.failed(point):
+            at = last_good if line.alike[last_good] == point else point
+            if at >= last_good and not judge.failed(point):
                 seen += [one.model_copy(update={"point": at}) for one in judge.observe(point)]
         return find_belief(seen, weights, judge.noise)
 
     def find_open(self) -> list[int]:
-        """Return the points between `first` and bad that another run may help to judge."""
-        settled = [] if self.judge.varies else [point for point, mark in self.marks.items() if mark != "unknown"]
+        """Return the points between `last_good` and bad that another run may help to judge."""
+        settled = [] if self.judge.judges_time else [point for point, mark in self.marks.items() if mark != "unknown"]
         return [
             point
-            for point in range(self.first + 1, self.line.last)
+            for point in range(self.last_good + 1, self.line.last)
             if self.line.alike[point] == point
             and point not in settled
             and not self.judge.failed(point)
@@ -113,21 +119,21 @@ class _MarkedLine:
         ]
 
     def is_settled(self, before: int, after: int) -> bool:
-        """Return whether the marks show that `before` is good and `after` is bad. False for times, which have noise."""
-        is_good = before in (0, self.first) or self.marks.get(before) == "good"
-        return not self.judge.varies and is_good and (after == self.line.last or self.marks.get(after) == "bad")
+        """Return whether the marks show that `before` is good and `after` is bad. False if the metric is a time."""
+        is_good = before in (0, self.last_good) or self.marks.get(before) == "good"
+        return not self.judge.judges_time and is_good and (after == self.line.last or self.marks.get(after) == "bad")
 
 
 def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.0) -> Train | Finish:
-    """Return the next runs, or the answer. The result depends on finished runs alone, so a killed search can resume."""
+    """Return the next runs, or the result. Both depend on finished runs alone, so a killed search can resume."""
 
     def may_train(points: Sequence[int]) -> bool:
         done = sum(judge.runs(point) for point, like in enumerate(line.alike) if point in (like, line.last))
         return limits.allow(done + len(points), spent_s)
 
-    ends = judge_ends(line, judge)
-    if ends.verdict not in WORSE:
-        return _compare_ends(line, judge, limits, ends, may_train)
+    ends_verdict = judge_ends(line, judge)
+    if ends_verdict.verdict not in WORSE:
+        return _compare_ends(line, judge, limits, ends_verdict, may_train)
     marked = _MarkedLine(line, judge)
     if marked.doubtful and may_train(marked.doubtful):
         return Train(points=tuple(marked.doubtful), why="bad before good: once more")
@@ -136,34 +142,34 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
         belief = marked.find_belief(refuted)
         if belief is None:
             why = "no point of the line can have caused it: their source and their programs are equal"
-            return Finish(outcome="range", why=why, rated=ends, notes=marked.notes)
+            return Finish(outcome="range", why=why, pair_verdict=ends_verdict, notes=marked.notes)
         culprit = int(belief.culprits.argmax())
         if belief.culprits[culprit] < SURE:
             return _explore(marked, belief, may_train)
-        before = line.alike[culprit - 1] if line.alike[culprit - 1] or marked.first == 0 else marked.first
+        before = line.alike[culprit - 1] if line.alike[culprit - 1] or marked.last_good == 0 else marked.last_good
         # the culprit's half of the false-alarm probability is divided among the compared pairs
         shares = HALVES * max(1, sum(1 for point in marked.trained if judge.runs(line.alike[point - 1])))
         after = line.alike[culprit]
-        rated = Rated(verdict="unknown")
+        pair_verdict = PairVerdict(verdict="unknown")
         if marked.is_settled(before, after):
-            rated = ends
+            pair_verdict = ends_verdict
         elif all(judge.runs(point) and not judge.failed(point) for point in (before, after)):
-            rated = judge.compare(before, after, shares=shares)
-        if is_proven(line, judge, belief, (before, after), rated, CHANCE / shares):
+            pair_verdict = judge.compare(before, after, shares=shares)
+        if is_proven(line, judge, belief, (before, after), pair_verdict, CHANCE / shares):
             return Finish(
-                outcome="found", why="", culprit=culprit, before=before, rated=rated,
+                outcome="found", why="", culprit=culprit, before=before, pair_verdict=pair_verdict,
                 notes=(*marked.notes, *_other_changes(line, judge, before, after)),
             )  # fmt: skip
-        if rated.verdict in ("same", "improved") and culprit not in refuted:
+        if pair_verdict.verdict in ("same", "improved") and culprit not in refuted:
             refuted.add(culprit)
             continue
         stuck = any(judge.failed(point) or judge.runs(point) >= MAX_RUNS_OF_POINT for point in (before, after))
         fewest = min(judge.runs(before), judge.runs(after))
         points = tuple(point for point in (before, after) if judge.runs(point) == fewest)
-        if rated.verdict in WORSE and judge.runs(after) < MIN_RUNS:
+        if pair_verdict.verdict in WORSE and judge.runs(after) < MIN_RUNS:
             points = (after,)
         if stuck or not may_train(points):
-            return _name_range(belief, marked.notes, NOT_SURE, ends)
+            return _name_range(belief, marked.notes, NOT_SURE, ends_verdict)
         return Train(points=points, why="the suspect and the point before it, side by side")
 
 
@@ -173,24 +179,26 @@ def find_current_belief(line: Line, judge: Judge) -> Belief | None:
 
 
 def _compare_ends(
-    line: Line, judge: Judge, limits: Limits, ends: Rated, may_train: Callable[[Sequence[int]], bool]
+    line: Line, judge: Judge, limits: Limits, ends_verdict: PairVerdict, may_train: Callable[[Sequence[int]], bool]
 ) -> Train | Finish:
     """Return further runs of the ends if the ends are undecided and the limits allow it; else the reason to stop."""
     both = min(judge.runs(0), judge.runs(line.last))
     failed = judge.failed(0) or judge.failed(line.last)
     if failed:
-        return Finish(outcome="no difference", why=f"an end cannot be judged: {failed}", rated=ends)
-    allowed = MAX_RUNS_OF_POINT if limits.are_given else 2 * limits.ends if judge.varies else limits.ends
+        return Finish(outcome="no difference", why=f"an end cannot be judged: {failed}", pair_verdict=ends_verdict)
+    allowed = (
+        MAX_RUNS_OF_POINT if limits.are_given else 2 * limits.max_end_runs if judge.judges_time else limits.max_end_runs
+    )
     fewer = tuple(point for point in (0, line.last) if judge.runs(point) == both)
-    if ends.verdict == "unknown" and both < allowed and may_train(fewer):
+    if ends_verdict.verdict == "unknown" and both < allowed and may_train(fewer):
         return Train(points=fewer, why="both ends")
-    if ends.verdict == "same":
+    if ends_verdict.verdict == "same":
         why = SAME
-    elif ends.verdict == "improved":
-        why = say_better(ends.text)
+    elif ends_verdict.verdict == "improved":
+        why = say_better(ends_verdict.text)
     else:
-        why = say_unsure(both, ends.text, ends.wanted, ends.cost)
-    return Finish(outcome="no difference", why=why, rated=ends)
+        why = say_unsure(both, ends_verdict.text, ends_verdict.runs_wanted, ends_verdict.cost)
+    return Finish(outcome="no difference", why=why, pair_verdict=ends_verdict)
 
 
 def _explore(marked: _MarkedLine, belief: Belief, may_train: Callable[[Sequence[int]], bool]) -> Train | Finish:
@@ -206,18 +214,18 @@ def _explore(marked: _MarkedLine, belief: Belief, may_train: Callable[[Sequence[
 
 
 def _find_suspects(belief: Belief) -> tuple[int, ...]:
-    """Return the smallest set of points whose posterior probabilities sum to SURE, in the line's order."""
-    held, found = 0.0, []
+    """Return the smallest set of points whose posterior probabilities sum to SURE or more, in the line's order."""
+    held, suspects = 0.0, []
     for point in belief.culprits.argsort()[::-1]:
-        found.append(int(point))
+        suspects.append(int(point))
         held += float(belief.culprits[point])
         if held >= SURE:
             break
-    return tuple(sorted(found))
+    return tuple(sorted(suspects))
 
 
-def _name_range(belief: Belief, notes: tuple[str, ...], why: str, rated: Rated | None = None) -> Finish:
-    return Finish(outcome="range", why=why, suspects=_find_suspects(belief), rated=rated, notes=notes)
+def _name_range(belief: Belief, notes: tuple[str, ...], why: str, pair_verdict: PairVerdict | None = None) -> Finish:
+    return Finish(outcome="range", why=why, suspects=_find_suspects(belief), pair_verdict=pair_verdict, notes=notes)
 
 
 def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple[str, ...]:
@@ -226,9 +234,11 @@ def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple
     for start, end, where in ((0, before, "before"), (culprit, line.last, "after")):
         if start == end or not (judge.runs(start) and judge.runs(end)):
             continue
-        rated = judge.compare(start, end, shares=2 * HALVES)
-        if rated.verdict in (*WORSE, "improved"):
-            alike = "in the same direction" if judge.varies else "besides"
-            sign = "of opposite sign" if rated.verdict == "improved" else alike
-            notes.append(f"another change {sign} lies {where} it, between {{{start}}} and {{{end}}}: {rated.text}")
+        pair_verdict = judge.compare(start, end, shares=2 * HALVES)
+        if pair_verdict.verdict in (*WORSE, "improved"):
+            alike = "in the same direction" if judge.judges_time else "besides"
+            sign = "of opposite sign" if pair_verdict.verdict == "improved" else alike
+            notes.append(
+                f"another change {sign} lies {where} it, between {{{start}}} and {{{end}}}: {pair_verdict.text}"
+            )
     return tuple(notes)

@@ -12,20 +12,20 @@ from tasks.bisect.posterior import Observation
 from tasks.diff.noise import Noise
 from tasks.records import Verdict
 
-HALVES = 2  # the false-alarm probability is halved: for the comparison of the ends, and for the culprit's
+HALVES = 2  # the comparison of the ends and that of the culprit each get half of the false-alarm probability
 WORSE: tuple[Verdict, ...] = ("regressed", "changed")
 MAX_RUNS_OF_POINT = 12  # most runs of one point: if 12 are not enough, the machine is too noisy
 MAX_RUNS = 100  # most runs of a search if the user gave neither a budget nor a number of runs
 
 
-class Rated(Frozen):
+class PairVerdict(Frozen):
     """The verdict on the bisected metric between two points."""
 
     verdict: Verdict
     text: str = ""  # the effect with its interval, or the reason
-    wanted: int | None = None  # runs of each point with which the verdict would probably be sure
+    runs_wanted: int | None = None  # runs of each point with which the verdict would probably be sure
     cost: str = ""  # the cost of these runs, as text
-    effect: float | None = None  # relative change of a time: 0.08 is 8 % more; None for metrics without noise
+    effect: float | None = None  # relative change of a time: 0.08 is 8 % more; None for other metrics
     low: float | None = None  # ends of the interval of `effect`
     high: float | None = None
 
@@ -38,8 +38,8 @@ class Judge(Protocol):
         """The noise of a pair of equal runs, in the observations' unit: natural logarithms of times."""
 
     @property
-    def varies(self) -> bool:
-        """Whether the metric differs between equal runs: a time does; a loss, a death, a checkpoint do not."""
+    def judges_time(self) -> bool:
+        """Whether the metric is a time, which differs between equal runs. Other metrics do not."""
 
     def runs(self, point: int) -> int:
         """Return the number of the point's runs."""
@@ -48,9 +48,9 @@ class Judge(Protocol):
         """Return why the point cannot be judged; empty if it can."""
 
     def observe(self, point: int) -> Sequence[Observation]:
-        """Return one observation per run of the point. Only for a metric that varies."""
+        """Return one observation per run of the point. Only if the metric is a time."""
 
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
         """Return the verdict on two points.
 
         runs: use only this many first runs of each point. shares: divisor of the false-alarm probability.
@@ -75,7 +75,7 @@ class Line(Frozen):
 class Limits(Frozen):
     """The limits of a search: runs and seconds."""
 
-    ends: int = 3  # most runs of each end if no other limit is given; twice as many if a time is bisected
+    max_end_runs: int = 3  # most runs of each end if no other limit is given; twice as many if a time is bisected
     budget_s: float | None = None  # most seconds of all runs
     most_runs: int | None = None  # most runs of all points
 
@@ -94,16 +94,16 @@ class Train(Frozen):
     """One more run of each of these points, in this order."""
 
     points: tuple[int, ...]
-    why: str
+    why: str  # the reason, for messages
 
 
 class Finish(Frozen):
-    """The result of a search."""
+    """The result of a search. The outcome "ledger" means that nothing was trained."""
 
     outcome: Literal["found", "range", "no difference", "ledger"]
     why: str  # the reason; empty for "found"
     culprit: int | None = None  # index of the point, if it was found
-    before: int | None = None  # index of the point with which the culprit was compared
+    before: int | None = None  # index of the point with which the culprit was compared, if it was found
     suspects: tuple[int, ...] = ()  # indices of the remaining points of a range
-    rated: Rated | None = None  # verdict on the culprit against the point before it, or on the ends
+    pair_verdict: PairVerdict | None = None  # verdict on the culprit against the point before it, or on the ends
     notes: tuple[str, ...] = ()  # sentences about other changes; `{3}` stands for the name of point 3

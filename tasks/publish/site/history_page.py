@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
-from tasks.bisect.bisected_metric import KNOWN
+from tasks.bisect.bisected_metric import BISECTED_TITLES
 from tasks.history.describe_series import show_date, show_event
 from tasks.history.series import Event, JudgedSeries, Line, Night, Series
 from tasks.metrics.maxview_metrics import FINAL_LOSS
@@ -249,7 +249,9 @@ def _offer_bisection(series: Series, commits: dict[str, Any]) -> str:
         return ""
     words = ["maxview", "bisect", series.comparison, "--good", commits["before"], "--bad", commits["after"]]
     words += ["--case", series.case, "--target", series.target]
-    return shlex.join([*words, "--metric", KNOWN[series.metric]] if series.metric in KNOWN else words)
+    return shlex.join(
+        [*words, "--metric", BISECTED_TITLES[series.metric]] if series.metric in BISECTED_TITLES else words
+    )
 
 
 @cache

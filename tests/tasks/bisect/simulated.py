@@ -7,7 +7,7 @@ import numpy as np
 
 from configs.verdict_rules import Tolerance
 from tasks.bisect.posterior import Observation
-from tasks.bisect.terms import Rated
+from tasks.bisect.terms import PairVerdict
 from tasks.diff.decide_noisy import chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
@@ -23,14 +23,14 @@ TOLERANCES = {  # as configs/noise.yml states them
 class SimulatedTimes:
     """Runs with a random level: `truth` in logarithms, and noise per run by `draw`."""
 
-    varies = True
+    judges_time = True
 
     def __init__(
         self, truth: Sequence[float], draw: Callable[[], float], *, noise: Noise = TPU, dead: Sequence[int] = ()
     ) -> None:
         self.truth, self.draw, self.noise, self.dead = truth, draw, noise, dead
         self.values: dict[int, list[float]] = {}
-        self.known: dict[tuple[object, ...], Rated] = {}
+        self.known: dict[tuple[object, ...], PairVerdict] = {}
 
     def train(self, point: int) -> None:
         self.values.setdefault(point, []).append(self.truth[point] + self.draw())
@@ -52,7 +52,7 @@ class SimulatedTimes:
     def observe(self, point: int) -> list[Observation]:
         return [Observation(point=point, value=value) for value in self.values.get(point, ())]
 
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
         sides = [tuple(exp(value) for value in self.values[point][:runs]) for point in (before, after)]
         key = (before, after, len(sides[0]), len(sides[1]), runs, shares)
         if key not in self.known:
@@ -61,7 +61,7 @@ class SimulatedTimes:
             found = decide_noisy(
                 sample, sample, tolerance=TOLERANCES[self.noise], chance=chance_of(cases=shares, look=look)
             )
-            self.known[key] = Rated(verdict=found.verdict, text=found.effect_text, wanted=found.runs_wanted)
+            self.known[key] = PairVerdict(verdict=found.verdict, text=found.effect_text, runs_wanted=found.runs_wanted)
         return self.known[key]
 
 

@@ -6,7 +6,7 @@ from tasks.bisect.bisected_metric import BisectedMetric
 from tasks.bisect.describe_bisection import next_words, show_counts, write_headline, write_record
 from tasks.bisect.points import Span
 from tasks.bisect.search import NOT_SURE
-from tasks.bisect.terms import Finish, Rated
+from tasks.bisect.terms import Finish, PairVerdict
 from tasks.records import BisectedPoint, Commit, LedgerEntry
 from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef
@@ -50,7 +50,9 @@ def test_a_range_has_the_number_of_suspects_and_the_likeliest() -> None:
     ],
 )
 def test_numbers_of_a_headline_have_six_digits_at_most(told: str, shown: str) -> None:
-    finish = Finish(outcome="found", why="", culprit=1, before=0, rated=Rated(verdict="regressed", text=told))
+    finish = Finish(
+        outcome="found", why="", culprit=1, before=0, pair_verdict=PairVerdict(verdict="regressed", text=told)
+    )
     assert f"Loss, step by step {shown}" in write_headline(finish, make_points(0, 1, 0), "01_base", LOSS)
 
 

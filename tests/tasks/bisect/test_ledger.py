@@ -12,7 +12,7 @@ from configs.verdict_rules import Tolerance
 from tasks.bisect.bisected_metric import DIED, BisectedMetric, read_metric
 from tasks.bisect.corners import compare_corners, contrast_corners
 from tasks.bisect.ledger import compile_argv, make_entry, search_ledger, show_size, weigh_commits
-from tasks.bisect.terms import Rated
+from tasks.bisect.terms import PairVerdict
 from tasks.diff.noise import Noise
 from tasks.publish.site.bisection_page import render_ledger
 from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
@@ -149,8 +149,8 @@ def test_four_corners_separate_code_packages_and_their_interaction() -> None:
 def test_four_corners_without_noise() -> None:
     truth = {0: "a", 1: "a", 2: "b", 3: "b"}
 
-    def compare(before: int, after: int) -> Rated:
-        return Rated(verdict="same" if truth[before] == truth[after] else "changed")
+    def compare(before: int, after: int) -> PairVerdict:
+        return PairVerdict(verdict="same" if truth[before] == truth[after] else "changed")
 
     found = {one.name: one.verdict for one in compare_corners(compare)}
     assert found == {"code": "same", "packages": "changed", "interaction": "same"}
@@ -158,8 +158,8 @@ def test_four_corners_without_noise() -> None:
 
 def test_metrics_are_found_by_title_id_and_word() -> None:
     assert read_metric("step time, steady") == read_metric("step_time_s") == TIME
-    assert TIME.varies
-    assert not LOSS.varies
+    assert TIME.is_time
+    assert not LOSS.is_time
     assert read_metric("died") == DIED
     assert isinstance(PROGRAM, BisectedMetric)
     with pytest.raises(ValueError, match="did you mean 'loss'"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tasks.bisect.search import next_action
-from tasks.bisect.terms import Finish, Limits, Line, Rated
+from tasks.bisect.terms import Finish, Limits, Line, PairVerdict
 from tasks.diff.noise import Noise
 
 spec = importlib.util.spec_from_file_location("simulated", Path(__file__).parent / "simulated.py")
@@ -27,7 +27,7 @@ SIGMA = simulated.TPU.scale / 2**0.5  # of one run
 class ExactJudge:
     """A metric without noise: each point has a name; equal names are equal values."""
 
-    varies = False
+    judges_time = False
     noise = Noise(scale=1.0, df=1.0)
 
     def __init__(self, truth: str) -> None:
@@ -46,9 +46,9 @@ class ExactJudge:
     def observe(self, point: int) -> list[Any]:
         raise AssertionError("an exact metric has no levels")
 
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
         left, right = self.truth[before], self.truth[after]
-        return Rated(
+        return PairVerdict(
             verdict="same" if left == right else "regressed" if right > left else "improved", text=left + right
         )
 
