@@ -1,6 +1,6 @@
 """Generates example logs: a week of nightly runs with a regression, a gain, more parameters, a slow host, a death.
 
-In each night, every case (a model and its settings) is compared between two arms (versions of the trainer).
+Each night, each item of CASES compares a case (a model and its settings) between two arms (versions of the trainer).
 """
 
 import hashlib

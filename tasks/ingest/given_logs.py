@@ -160,7 +160,7 @@ def _run_of(reading: LogReading, path: Path, side: int, *, holds_both: bool) -> 
 
 
 def choose_process(reading: LogReading, path: Path) -> RunReading:
-    """Return the run of process 0 from a file with the logs of a job's pods: only this process prints commits.
+    """Return the run of process 0 from a file with the logs of a job's pods; only it prints the commits of saves.
 
     Raises LogFormatError unless exactly one run is of process 0.
     """
@@ -209,7 +209,7 @@ def _has_same_text(one: LoggedRun, other: LoggedRun) -> bool:
 
 
 def _check_alike(side: Sequence[LoggedRun]) -> None:
-    """Raise LogFormatError if two of an arm's logs are of the same run, or differ in trainer, case, size or work."""
+    """Raise LogFormatError if two of an arm's logs are of the same run, or differ in trainer, case or work."""
     for one, run in itertools.combinations(side, 2):
         if _is_same_run(one, run):
             raise LogFormatError(f"{one.file} and {run.file}: are the same log, and count as one run; give one")
@@ -240,7 +240,7 @@ def _sort_by_start(side: Sequence[LoggedRun]) -> list[LoggedRun]:
 
 
 def name_arms(sides: Sequence[Sequence[LoggedRun]]) -> tuple[str, str]:
-    """Return distinct names for the arms: the common prefix of an arm's runs, files or folders; else SIDES."""
+    """Return distinct names for the arms: the prefix that an arm's runs, files or folders share, or SIDES."""
     for names in (
         [[run.reading.name for run in side] for side in sides],
         [[run.file.stem for run in side] for side in sides],

@@ -208,7 +208,7 @@ def find_end(log: Path, span: tuple[int, int]) -> Source:
 
 
 def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
-    """Return a program's refusal of its input: the last lines before `XPK End: ` that do not match `_OTHERS`."""
+    """Return a program's refusal of its input: the lines between the last of `_OTHERS` and `XPK End: `; or None."""
     with mapped(log, span) as (data, begin, end):
         end = max(data.rfind(b"XPK End: ", begin, end), begin) or end
         filled = dropwhile(lambda item: not item[1].strip(), lines_back(data, begin, end))

@@ -11,13 +11,13 @@ from tasks.scrape.window import CONTEXT, Window, text_of
 from tasks.scrape.wrappings.lines import Cleaner
 
 MAX_UNKNOWN_BYTES = 4 << 20  # most bytes kept before a dialect is recognised
-MAX_TEXT_LENGTH = 2_000  # characters of a step line that an event carries
+MAX_TEXT_LENGTH = 2_000  # most characters of a step line in an event
 
 
 class LogFollower:
     """Reads a log in pieces that may end anywhere; reads a line as soon as the line is complete.
 
-    Line numbers and offsets refer to the text without colour codes, like those of a `RunReading`.
+    Line numbers and offsets refer to the cleaned text (see `Cleaner`), like those in the reading of a plain log.
     """
 
     def __init__(self) -> None:

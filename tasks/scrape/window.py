@@ -22,7 +22,7 @@ from tasks.records import Source, UnreadLine
 
 CHUNK = 4 << 20  # bytes read at a time
 FIRST = 1 << 20  # bytes of the first chunk: small, because it is enough to recognise a text
-OVERLAP = 64 << 10  # longer than any match, so a match is complete in the window where it starts
+OVERLAP = 64 << 10  # bytes; longer than any match, so a match is complete in the window where it starts
 CONTEXT = 4 << 10  # bytes kept before a window, for the prefix of a match
 LONG = 16 << 20  # bytes; shorter files are read in a second, and their progress is not reported
 
@@ -33,7 +33,7 @@ _listeners: list[OnRead] = []
 
 
 class LogFormatError(ValueError):
-    """The file is not a readable log. The message has the form `file:line: what is wrong; what to do`."""
+    """The file is not a readable log. The message is `file: what is wrong; what to do`, or `file:line: …`."""
 
 
 def text_of(data: bytes | None) -> str:

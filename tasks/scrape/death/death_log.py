@@ -47,13 +47,13 @@ class Finding:
     """A line or traceback that may have ended the run."""
 
     form: str  # "traceback", "stop", "usage", "fatal", "signal", "event", "raised" or "exit"
-    type: str  # of the exception, or the signal's or event's name
+    type: str  # name of the exception's class, of the signal or event, or the type in `NOTED`
     message: str
     text: str  # the argument for `classify`
     source: Source
     detail: str = ""  # further lines of the message
     weak: str = ""  # the reason why the exception may not have ended its process; "" if there is no reason
-    chained: bool = False  # the exception before it caused it
+    chained: bool = False  # it followed from the exception before it, or is in an ExceptionGroup
     mark: bytes = b""  # pattern of the prefix of a traceback's lines: see `tracebacks`
     logged: bool = False  # a logger printed it, perhaps from another thread
 

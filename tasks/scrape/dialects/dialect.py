@@ -41,7 +41,7 @@ class EventCollector:
         self.started: str | None = None  # time of the run's start, in ISO 8601
         self.environment, self.parameters = Environment(), Parameters()
         self.facts: dict[str, Any] = {}  # name → {"value": …, "line": …, "offset": …}
-        self.evals: list[dict[str, Any]] = []  # a row per evaluation
+        self.evals: list[dict[str, Any]] = []  # values of each evaluation
         self.checkpoints: list[CheckpointEvent] = []
         self.unread: list[UnreadLine] = []
 
@@ -130,7 +130,7 @@ class LogDialect(RowGrammar):
     name: str
     example: str  # a row, shown in messages
     own_text: re.Pattern[bytes]  # a text that shows this dialect, unless a dialect before it in DIALECTS matches
-    row: bytes  # a text in every row; a dialect with this text in the log has priority
+    row: bytes  # a text of most rows; a dialect with this text in the log has priority
     patterns: Mapping[str, re.Pattern[bytes]]  # name → pattern of lines other than rows
     collector: Callable[[], EventCollector]
     run_starts: tuple[bytes, ...] = ()  # texts that begin another run in the same file, if the run before ended well

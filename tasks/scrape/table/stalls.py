@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from tasks.records import Stall
 
-TIMES = 3.0  # × median of the neighbours: a stall takes more seconds
+TIMES = 3.0  # a stall takes more than this multiple of the median around it
 SECONDS_MORE = 0.1  # a stall takes more than the median and this number of seconds
 NEIGHBOURS = 21  # steps in a median, with the step itself in the middle
 PAID_BACK = 0.5  # least share of a step's excess by which its neighbours are shorter, for the cause `dispatch`
@@ -90,7 +90,7 @@ def find_stalls(
 
 
 def is_deferred(steps: pl.DataFrame, done: Sequence[tuple[int, int]]) -> bool:
-    """Whether step lines are printed late: the save after step n is printed before the line of step n-1.
+    """Whether step lines are printed late: a save or evaluation after step n is printed before the line of step n-1.
 
     done: (step n, offset of the first line) of each save or evaluation after a step. A save that is printed between the
     lines of steps n-1 and n is no evidence: the trainer saves before it prints step n.

@@ -1,6 +1,7 @@
 """Collects the rows (the lines of steps) of a log, window by window, into one table, and counts the unreadable rows.
 
-A dialect's grammar reads the first rows; a layout that is derived from a row then reads the rows printed like this one.
+A dialect's grammar reads the first rows of each form; a layout that is derived from a row then reads the rows printed
+like this one.
 """
 
 import re
@@ -19,7 +20,7 @@ from tasks.scrape.table.row_grammar import SEPARATOR, Layout, Row, RowGrammar, l
 from tasks.scrape.window import Window
 
 LAYOUTS, LEARNT_FROM = 16, 3  # most layouts; a form's layout is derived from its third row
-LINE = 8192  # most bytes of a row's line after its head
+LINE = 8192  # most bytes of a row from the beginning of its head
 _PLACES = ("time", "line", "offset")
 
 type Span = tuple[int, int]

@@ -28,7 +28,8 @@ class Unwrapped:
     logs: dict[str, Chunks] = field(default_factory=dict)  # name of a source, e.g. a pod ("" if unnamed) → its text
     # names of the wrappings, as an ordered set; complete after the texts of `logs` were read
     wrappings: dict[str, None] = field(default_factory=dict)
-    lost: list[int] = field(default_factory=list)  # number of step lines in each damaged entry or line without a pod
+    # number of step lines in each damaged entry, in each line without a pod, and in each source that is no log
+    lost: list[int] = field(default_factory=list)
     checked: bool = True  # False for zstd without a checksum, in which damage may stay undetected
 
     def note(self, wrapping: str) -> None:

@@ -1,6 +1,6 @@
 """Reads exports of Cloud Logging and container runtimes, and notebooks: the text of each source (pod or cell).
 
-An export consists of entries, usually one for each line of a log, in any order; each entry has a time.
+An export consists of entries, usually one for each line of a log, in any order; each entry should have a time.
 """
 
 import codecs
@@ -103,7 +103,7 @@ def _decoded(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def read_notebook(chunks: Iterable[bytes], name: str) -> dict[str, bytes]:
-    """Return `cell N` → UTF-8 text of the output of each cell with outputs. Raises LogFormatError if it is damaged."""
+    """Return `cell N` → UTF-8 output of each cell with outputs. Raises LogFormatError for a damaged notebook."""
     try:
         cells = json.loads(b"".join(chunks))["cells"]
         outputs = {f"cell {number}": cell.get("outputs") or () for number, cell in enumerate(cells, 1)}
@@ -123,7 +123,7 @@ def _printed(output: dict[str, Any]) -> str:
 class Entries:
     """The entries of an export, per source, in order of time, ID and position in the file. SQLite limits memory.
 
-    The ID is the `insertId`, by which Cloud Logging orders entries of equal time too. For a part of a line that was
+    The ID is the `insertId`: Cloud Logging orders entries of equal time by it. For a part of a line that was
     split over several entries, the ID is the line's `uid` and the part's index.
     """
 

@@ -1,11 +1,11 @@
 """Collects checkpoints and restores from Orbax's lines, in all wordings since 2024.
 
-The states of a checkpoint: announced → blocking part done → background part done → committed → validated on all hosts
-→ restored. A failed save has the state `failed`; `not_visible` means that the log of this host cannot show the commit.
-A deleted checkpoint keeps its state, and `retired_line` is set. The announcement (`Started
-an asynchronous checkpoint save`, an event with `'event_type': 'save'`) is printed when the save starts and does not
-prove the commit. Only the primary host prints the commit (`Finished saving checkpoint`), so the logs of other hosts do
-not show the commit. Every host prints that the save has finished on all hosts (`Save Finalize is done on all hosts`).
+The states of a checkpoint: announced → blocking part done → background part done → committed → validated on all hosts →
+restored. A failed save has the state `failed`; `not_visible` means that the log of this host cannot show the commit. A
+deleted checkpoint keeps its state, and `retired_line` is set. The announcement (`Started an asynchronous checkpoint
+save`, an event with `'event_type': 'save'`) is printed when the save starts and does not prove the commit. Only the
+primary host prints the commit (`Finished saving checkpoint`), so the logs of other hosts do not show the commit. Every
+host prints that the save has finished on all hosts (`Save Finalize is done on all hosts`).
 """
 
 import re

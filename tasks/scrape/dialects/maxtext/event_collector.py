@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf)%?", re.IGN
 class EvalLog:
     """Collects evaluations."""
 
-    # a row per evaluation: its values, its number of steps and the seconds of these steps
+    # values of each evaluation, with its number of steps and the seconds of these steps
     rows: list[dict[str, Any]] = field(default_factory=list)
     begun: list[tuple[int, int]] = field(default_factory=list)  # (step, offset) of each evaluation's start
     _steps: int = 0  # steps of the running evaluation, like `_seconds`
@@ -75,7 +75,7 @@ class WaitLog:
     """Collects the waits for saves; `after_last_step` adds blocking saves and evaluations."""
 
     printed: list[Wait] = field(default_factory=list)  # waits with printed seconds
-    timed: list[tuple[str, str, Source]] = field(default_factory=list)  # other waits: (begin, end, place)
+    timed: list[tuple[str, str, Source]] = field(default_factory=list)  # other waits: (begin time, end time, place)
     _begun: tuple[str, Source] | None = None
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
@@ -167,7 +167,7 @@ class MaxTextEventCollector(EventCollector):
         prefix = PREFIX.search(table.before)
         source_file = prefix[2].decode() if prefix else None
         count = facts.config.get("steps", "")
-        planned = int(count) - 1 if count.isdigit() else None  # the last step
+        planned = int(count) - 1 if count.isdigit() else None  # number of the last step
         ending = self.ending(steps, table, planned)
         error = ending["error"]
         ended = self.death.exit_code is not None or facts.end is not None
