@@ -59,10 +59,10 @@ def _digest(path: str, text: str) -> str:
 
 
 def find_changes(card: Card, root: Path) -> dict[tuple[str, ...], list[str]]:
-    """Return item key (`key_of`) → the item's source files that have changed in `root` since the item was verified.
+    """Return item key (`key_of`) → the item's source files that have changed in `root` since the item was judged.
 
-    The list is [UNCOMMITTED] if the verified sources were not committed or their commit is unknown. Unchanged items are
-    omitted.
+    The list is [UNCOMMITTED] if these sources were not committed, or if the card lacks their digests. Unchanged items,
+    items without sources and items that are not verified are omitted.
     """
     now = current_sources(root)
     found = {key_of(row, item): _changed(card, item, row, now) for row in card.rows for item in row.items}
@@ -83,7 +83,7 @@ def _changed(card: Card, item: CardItem, row: CardRow, now: Digests) -> list[str
 
 
 def _relevant_paths(row: CardRow, item: CardItem, paths: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of the sources that an item depends on: all paths except the files of other cases and targets.
+    """Yield those of the paths that an item depends on: all except the files of other cases and targets.
 
     Only the item PREFLIGHT depends on `model/compile`: training cannot import it (a contract in pyproject.toml).
     """

@@ -3,9 +3,8 @@
 The method is that of Hunter, now Apache Otava: the algorithm "E-divisive means" finds candidates in windows, a
 two-sided t-test judges them, and a second pass removes the weakest candidates until all are significant (M. Fleming,
 P. Kołaczkowski et al., "Hunter: Using Change Point Detection to Hunt for Performance Regressions", ICPE 2023).
-Additions: outlier nights are removed first, a drift
-is not reported as steps, and in a series without noise every difference is a change.
-`docs/decisions/0009-change-points.md` contains the reasons and the measurements.
+Additions: outlier nights are removed first, a drift is not reported as steps, and in a series without noise every
+difference is a change. `docs/decisions/0009-change-points.md` contains the reasons and the measurements.
 """
 
 from collections.abc import Sequence
@@ -25,13 +24,13 @@ MAX_P_VALUE = 0.001  # largest p-value of a change; Hunter's value
 WEAK = 10  # factor on MAX_P_VALUE in the first pass
 MIN_NIGHTS = 3  # smallest number of nights on each side of a change
 WINDOW = 50  # nights per window; Hunter's value
-OUTLIER = 5.0  # distance in robust standard deviations
+OUTLIER = 5.0  # least distance of an outlier, in robust standard deviations
 NEIGHBOURS = 4  # nights on each side that an outlier is compared with
-CONFIDENCE = 0.95
+CONFIDENCE = 0.95  # of all intervals
 MAX_AUTOCORRELATION = 0.9  # largest autocorrelation that is assumed
 AUTOCORRELATION_NIGHTS = 8  # average nights per level that are needed to estimate the autocorrelation
 CONSTANT_SHARE = 0.8  # a series is exact if at least this fraction of nights equals the night before
-MAD_PER_SIGMA = float(ndtri(0.75))
+MAD_PER_SIGMA = float(ndtri(0.75))  # median absolute deviation of a normal distribution, in standard deviations
 
 
 class Change(Frozen):
@@ -40,9 +39,9 @@ class Change(Frozen):
     index: int
     before: float  # mean of the nights from the previous change to this one
     after: float  # mean of the nights from this change to the next one
-    low: float  # 95 % interval of after − before
+    low: float  # ends of the 95 % interval of after − before
     high: float
-    p: float  # p-value of the t-test; 0 in a series without noise
+    p: float  # p-value of the t-test; 0 without noise on both sides
 
     @property
     def relative(self) -> float | None:
@@ -67,7 +66,7 @@ class Trend(Frozen):
     drift: Drift | None = None
     outliers: tuple[int, ...] = ()  # indices in the series
     exact: bool = False  # the series has no noise, so every different value is a change
-    too_few: bool = False  # fewer than 2 × MIN_NIGHTS nights without outliers, so no change can be found
+    too_few: bool = False  # fewer than 2 × MIN_NIGHTS nights that are no outliers, so no change can be found
 
 
 def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
@@ -102,7 +101,7 @@ def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
 
 
 def _is_exact(series: Array) -> bool:
-    """Return whether most values equal the value of the night before, as counts and compiler estimates do."""
+    """Return whether at least CONSTANT_SHARE of values equal the one before, as counts and compiler estimates do."""
     return len(series) >= 2 * MIN_NIGHTS and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
 
 
@@ -137,10 +136,10 @@ def _noise(series: Array) -> float:
 
 
 def _find_drift(series: Array, points: Sequence[int]) -> Drift | None:
-    """Return the drift of a series; None if changes of level at `points` fit the series better than a straight line.
+    """Return the drift of a series; None if a straight line fits it no better than changes of level at `points`.
 
-    Compares by Schwarz's criterion (BIC), and requires a significant slope by Kendall's rank correlation
-    (Mann–Kendall). The slope and its interval are Theil–Sen's.
+    Compares by Schwarz's criterion (BIC), and requires 4 × MIN_NIGHTS nights and a significant slope by Kendall's rank
+    correlation (Mann–Kendall). The slope and its interval are Theil–Sen's.
     """
     n = len(series)
     if n < 4 * MIN_NIGHTS:  # too few nights to distinguish a line from steps
@@ -169,7 +168,7 @@ def _bic(squares: float, n: int, parameters: int) -> float:
 def _split(series: Array) -> list[int]:
     """Return the candidates for changes of level (Hunter's first pass), from windows that overlap by up to half.
 
-    Each window is split while a t-test at WEAK × MAX_P_VALUE is significant."""
+    A window is split where the two sides differ most, while a t-test at WEAK × MAX_P_VALUE is significant."""
     points: set[int] = set()
     start = 0
     while start < len(series):
@@ -239,8 +238,8 @@ def best_split(sums: Array, start: int, end: int, *, least: int) -> tuple[int, f
 def _merge(series: Array, points: list[int], least_change: float) -> list[int]:
     """Return the candidates that are changes (Hunter's second pass).
 
-    Removes one candidate at a time: the least significant one or, if all are significant, the smallest one below
-    `least_change`."""
+    Removes one candidate at a time: the least significant one if it is not significant, else the smallest one if its
+    relative change is below `least_change`."""
     points = list(points)
     while points:
         autocorrelation = estimate_autocorrelation(series, points)
@@ -290,7 +289,7 @@ def _change(series: Array, left: int, point: int, right: int, autocorrelation: f
 
 
 def _t_test(before: Array, after: Array, autocorrelation: float = 0.0) -> tuple[float, float, float]:
-    """Return (p, low, high) of Student's two-sided t-test; low and high bound the difference with 95 % confidence.
+    """Return (p, low, high) of Student's two-sided t-test; low and high: the 95 % interval of the difference.
 
     Assumes equal noise on both sides, so that three nights suffice. With the autocorrelation ρ, n nights count as
     n(1 − ρ)/(1 + ρ) independent nights (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent

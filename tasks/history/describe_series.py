@@ -1,7 +1,7 @@
-"""Formats series and their changes for terminal and JSON: bars, sentences, the next command, the exit status.
+"""Formats series and their changes of level for terminal and JSON: bars, sentences, next command, exit status.
 
 A series has three lines: a metric's values on the baseline arm, on the candidate arm, and their ratio. A night is one
-comparison and has one value per line.
+comparison and has up to one value per line.
 """
 
 import shlex
@@ -18,7 +18,7 @@ WIDTH = 30  # number of nights shown as bars
 
 
 def draw_trend(values: Sequence[float]) -> str:
-    """Return the last WIDTH values as bars, scaled between their extremes; equal values as bars of middle height."""
+    """Return the last WIDTH values as bars, scaled between their extremes; equal values have half the height."""
     shown = list(values)[-WIDTH:]
     if not shown:
         return ""
@@ -29,7 +29,7 @@ def draw_trend(values: Sequence[float]) -> str:
 
 
 def show_event(event: Event, series: Series) -> str:
-    """Return a sentence about one change: date, arm, levels, commits and cause."""
+    """Return a sentence about one change: date, line, levels, commits and cause."""
     change = event.change
     unit = f" {series.unit}" if series.unit and event.line != "ratio" else ""
     size = ""
@@ -54,9 +54,9 @@ def show_date(night: Night) -> str:
 
 
 def _describe_commits(event: Event) -> str:
-    """Return a text with the commits before and after a change; empty if they are unknown.
+    """Return a text with the commits of the nights before and after a change, as far as they are known.
 
-    For the ratio, the text has the commits of both arms, else those of the line's arm.
+    For the ratio, the text has the commits of both arms; otherwise it has those of the line's arm.
     """
     texts = []
     for side in ("baseline", "candidate"):
@@ -87,7 +87,7 @@ def suggest_next(judged: Sequence[JudgedSeries]) -> str:
 
 
 def _is_trained_here(series: Series) -> bool:
-    """Return whether the runs of a series can be repeated: not for ingested logs, nor for compiles for a TPU slice."""
+    """Return whether the runs of a series can be repeated: not for ingested logs, compiles, and unknown targets."""
     known = series.target in list_names("targets") and series.target not in TOPOLOGIES
     return known and series.comparison != INGEST
 
@@ -105,7 +105,7 @@ def _compare_command(series: Series, event: Event) -> str:
 
 
 def to_json(judged: JudgedSeries) -> dict[str, Any]:
-    """Return a series with its nights, changes and notes for JSON; missing values are null."""
+    """Return a series with its nights, lines, changes and notes for JSON; missing values are null."""
     series = judged.series
     return {
         **series.model_dump(mode="json", exclude={"nights"}),
@@ -139,9 +139,9 @@ def to_json(judged: JudgedSeries) -> dict[str, Any]:
 
 
 def exit_status(judged: Sequence[JudgedSeries]) -> int:
-    """Return the exit status: 1 if the last change of a line is for the worse and its cause is not "shared".
+    """Return the exit status: 1 if the last change of any line is for the worse and its cause is not "shared".
 
-    Otherwise 3 if no series has enough nights for a change of level, else 0.
+    Otherwise 3 if there are series, but none has enough ratios for a change of level; else 0.
     """
     for item in judged:
         for line in LINES:

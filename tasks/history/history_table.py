@@ -1,8 +1,9 @@
 """Stores the rows of each comparison in a Parquet file and reads all files as one table, without locks.
 
-`history/<date>/<comparison id>.parquet` contains one comparison. The name depends only on the comparison and the day of
-its first run, so storing the comparison again replaces the file. `history/compacted/<digest>.parquet` contains many
-comparisons. If several files contain a comparison, its newest rows are used, so writers need no locks.
+`history/<date>/<comparison id>.parquet` contains one comparison, or one run outside of any comparison. The name depends
+only on the comparison and the day of its first run, so storing the comparison again replaces the file.
+`history/compacted/<digest>.parquet` contains many comparisons. If several files contain a comparison, its newest rows
+are used, so writers need no locks.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ from tasks.store.store import Store
 FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"
 DELETIONS = 10  # parallel deletions in a bucket
-ATTEMPTS = 50  # attempts to read the history while compactions replace its files
+ATTEMPTS = 50  # largest number of attempts to read the history while compactions replace its files
 
 
 def append_comparison(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> str | None:
@@ -47,7 +48,7 @@ def read_runs(
 
 
 def write_rows(rows: pl.DataFrame, files: Files) -> str | None:
-    """Write the rows of one comparison; return the file's name, None if there are no rows."""
+    """Write the rows of one comparison or lone run; return the file's name, None if there are no rows."""
     if rows.is_empty():
         return None
     begin = rows["time"].min()
@@ -101,7 +102,7 @@ def merge(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def compact_history(files: Files) -> int:
-    """Replace all history files by one; return their previous number. Safe with concurrent readers and writers."""
+    """Replace all history files by one; return how many there were. Safe with concurrent readers and writers."""
     entries = list_history(files)
     if len(entries) < 2:
         return len(entries)

@@ -1,4 +1,8 @@
-"""Makes, signs and checks cards. A card lists which properties of every case the newest comparisons verified."""
+"""Makes, signs and checks cards. A card lists which properties of every case the newest comparisons verified.
+
+A property is an item of a row. The signature is a digest of the content, so that edits are noticed. A floor is a level
+of the equality proof.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -21,15 +25,17 @@ OURS = "maxview"  # name of maxview's own trainer
 FLOORS = ("same program", "same bits", "same checkpoint")
 LOSSES, CHECKPOINTS, OUTSIDE = "equal losses", "checkpoints proved", "outside references"
 ITEMS = (*FLOORS, LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT)
+# whether a property holds (None: not decided) -> the state of its item
 STATES: dict[bool | None, CardState] = {True: "verified", False: "failed", None: "not verified"}
 
 
 def make_card(store: Store, comparison: str | None = None, root: Path | None = None) -> Card:
     """Return the signed card of a store. Raises StoreError for damaged records.
 
-    Every case in configs/cases has a row for every comparison, even a case that was never compared.
-    comparison: include only the comparison of this name. root: a checkout with maxview's trainer, whose sources are
-    digested; None for a card without digests.
+    Every case in configs/cases has a row for every named comparison in the store, even a case that was never compared.
+    A case that was trained on several targets has a row for each.
+    comparison: include only the named comparison of this name, even if the store lacks it.
+    root: a checkout with maxview's trainer, whose sources are digested; None for a card without digests.
     """
     newest = newest_comparisons(store, comparison)
     names = sorted({record.comparison for record in newest} | ({comparison} if comparison else set()))
@@ -53,7 +59,7 @@ def make_card(store: Store, comparison: str | None = None, root: Path | None = N
 
 
 def add_missing_cases(card: Card) -> Card:
-    """Return the card with a row added for each case in configs/cases that was added after the card was made."""
+    """Return the card with a row for each case in configs/cases that it lacks, sorted by comparison and case."""
     rows = list(card.rows)
     for name in dict.fromkeys(row.comparison for row in card.rows):
         known = {row.case for row in card.rows if row.comparison == name}
@@ -112,7 +118,7 @@ def _plans(record: ComparisonRecord | None, store: Store) -> list[RunPlan]:
 
 
 def _trainers_of(comparison: str, records: Sequence[ComparisonRecord], store: Store) -> set[str]:
-    """Return the names of a comparison's trainers, from its run records or, if it has none, from its config."""
+    """Return the names of a comparison's trainers, from its runs' plans, else from its config; empty without both."""
     found = {plan.trainer for record in records for plan in _plans(record, store)}
     if found or comparison not in list_names("comparisons"):
         return found
@@ -130,7 +136,7 @@ def _describe_trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
 
 
 def _sources(plans: Sequence[RunPlan]) -> tuple[str, ...]:
-    """Return the commit of the candidate's trainer, or UNCOMMITTED; empty if the trainer is not maxview's."""
+    """Return the commit of the last run's trainer (the candidate's), or UNCOMMITTED; empty if it is not maxview's."""
     if not plans or plans[-1].trainer != OURS:
         return ()
     return (plans[-1].commit if plans[-1].commit and not plans[-1].dirty else UNCOMMITTED,)
@@ -162,7 +168,7 @@ def _missing() -> list[CardItem]:
 def _outside(checks: Sequence[ReferenceCheck] | None) -> CardItem:
     """Return the item about the checks against independent implementations.
 
-    checks: None if no arm uses maxview's trainer.
+    checks: empty if there are none; None if no arm uses maxview's trainer.
     """
     if not checks:
         of_other = "tests/references compares maxview's own trainer only"
@@ -224,7 +230,7 @@ def sign(card: Card) -> str:
 
 
 def check_card(card: Card, store: Store) -> list[str]:
-    """Return the problems of a card, one sentence each: a wrong signature, missing or changed records."""
+    """Return the problems of a card, one sentence each: a wrong signature, missing or changed files of the store."""
     problems = [] if sign(card) == card.signature else ["the signature does not match the content: it was edited"]
     for row in card.rows:
         for name, digest in row.records.items():

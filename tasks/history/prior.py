@@ -1,6 +1,7 @@
 """Collects the differences between equal runs in the history of a target: the prior for the noise of run times there.
 
-A target is a place where runs are launched. The few repeats of one comparison do not suffice to estimate this noise.
+A target is a place where runs are launched. The few repeats of one comparison do not suffice to estimate this noise. A
+level is a run's step time, computed from all typical steps or from the quick (steady) ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,21 +19,21 @@ from tasks.store import Store
 
 type Measured = tuple[float, float | None]  # a run's value and its relative standard error, None if unknown
 
-# of each time metric, the typical and the steady level
+# names of both levels of each time metric
 TIME_METRICS = tuple(name for metric in METRICS if metric.quick for name in (metric.name, metric.quick))
 
 
 def read_past(case: CaseRuns, store: Store) -> dict[str, Past]:
-    """Return time metric → differences of equal runs, from the store's history without the runs of `case` itself."""
+    """Return `past_noise` of the store's history, without the runs of `case` itself."""
     runs = [folder_name(run) for run in case.runs]
     return past_noise(load_history(store.files), target=case.target, case=case.case, excluded=runs)
 
 
 def past_noise(history: pl.DataFrame, *, target: str, case: str, excluded: Sequence[str] = ()) -> dict[str, Past]:
-    """Return time metric → differences of equal runs on a target. excluded: folder names of runs to exclude.
+    """Return name of a level → differences of equal runs on a target. excluded: folder names of runs to exclude.
 
-    Uses the history of the case, or of all cases if the case has fewer than MIN_PAIRS pairs. Omits a metric if all
-    cases together have fewer, too.
+    Uses the history of the case, or of all cases if the case has fewer than MIN_PAIRS pairs. Omits a level if all
+    cases together have fewer than that.
     """
     found = {}
     for metric in TIME_METRICS:
@@ -48,10 +49,10 @@ def past_noise(history: pl.DataFrame, *, target: str, case: str, excluded: Seque
 def differences_of_equal_runs(
     history: pl.DataFrame, *, target: str, metric: str, case: str | None, excluded: Sequence[str] = ()
 ) -> list[tuple[float, float]]:
-    """Return (log ratio of values, its standard error) for pairs of runs that should be equal. case: None for all.
+    """Return `difference_of` for pairs of runs that should be equal. metric: name of a level. case: None for all cases.
 
     If the programs of a comparison were proved equal, a pair is one run of each arm with the same repeat number. Among
-    all other runs, a pair is two successive runs of one arm and commit.
+    all other runs, a pair is two successive runs of a group (`group_equal_runs`).
     """
     history = history.filter((pl.col("target") == target) & ~pl.col("run").is_in(list(excluded)))
     chosen = history.filter((pl.col("metric") == metric) & pl.col("value").is_finite() & (pl.col("value") > 0))
@@ -79,8 +80,8 @@ def differences_of_equal_runs(
 def group_equal_runs(values: pl.DataFrame) -> list[list[Measured]]:
     """Return (value, error) of one metric's runs, in groups of runs that should be equal, the latest group first.
 
-    The runs of a group have the same target, case, arm and commit, and are in the order in which they ran. For ingested
-    runs the column `alike` replaces the arm. A run in several comparisons is counted once; runs with neither a commit
+    The runs of a group have the same target, case, arm and commit, and are in the order in which they ran. If a run has
+    a value of `alike`, this replaces the arm. A run in several comparisons is counted once; runs with neither a commit
     nor `alike` are omitted.
     """
     grouped = (

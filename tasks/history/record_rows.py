@@ -1,4 +1,7 @@
-"""Converts a comparison and its run records to rows of the history table: one row per run and metric."""
+"""Converts a comparison and its run records to rows of the history table: one row per run and metric.
+
+A role is the side of an arm in its comparison: baseline or candidate.
+"""
 
 import hashlib
 import json
@@ -28,28 +31,28 @@ _SHA = re.compile(r"[0-9a-f]{7,64}")
 UTC_TIME = pl.Datetime("us", "UTC")
 HISTORY_SCHEMA: dict[str, Any] = {
     "comparison_id": pl.String,  # "run-<name>" for a run outside of any comparison
-    "created": UTC_TIME,  # time of the comparison; for a run outside of any comparison, equal to `time`
-    "time": UTC_TIME,  # start of the run according to its log; equal to `created` if the log has no start
-    "comparison": pl.String,
+    "created": UTC_TIME,  # time of the comparison; for a run outside of any comparison, its start or null
+    "time": UTC_TIME,  # start of the run according to its log; `created` if the log has no start
+    "comparison": pl.String,  # name of the comparison, such as "linen-vs-nnx"
     "case": pl.String,
     "target": pl.String,
     "arm": pl.String,
-    "role": pl.String,  # "baseline" or "candidate"
+    "role": pl.String,  # "baseline" or "candidate"; null: unknown
     "commit": pl.String,
-    "commit_time": UTC_TIME,
+    "commit_time": UTC_TIME,  # null if maxview's own checkout lacks the commit
     "repeat": pl.Int64,  # number of the run within its arm, from 0
     "run": pl.String,  # name of the run's folder in the store
     "metric": pl.String,
     "unit": pl.String,
     "better": pl.String,  # "higher", "lower" or "equal"
     "value": pl.Float64,  # value of this run or, for a compile, of its program
-    "samples": pl.Int64,  # number of steps behind the value
+    "samples": pl.Int64,  # number of measurements behind the value, such as steps
     "error": pl.Float64,  # relative standard error, from the spread of the run's steps; null: unknown
     "verdict": pl.String,  # the comparison's verdict on this metric; null: none
-    "same_program": pl.Boolean,  # the arms' programs and host code are proved equal, so time differences are noise
+    "same_program": pl.Boolean,  # the arms' programs and host code are proved equal: time differences are noise
     "jax": pl.String,
     "pair": pl.String,  # "main → feat/x": git refs or, without refs, arm names of baseline and candidate
-    "alike": pl.String,  # hash (`alike_hash`) that is the same in equal ingested runs; null: compare arm and commit
+    "alike": pl.String,  # `alike_hash`, which is the same for equal ingested runs; null: compare arm and commit
 }
 
 type Row = dict[str, Any]
@@ -58,7 +61,7 @@ type Row = dict[str, Any]
 def history_rows(record: ComparisonRecord, runs: Sequence[RunRecord]) -> pl.DataFrame:
     """Return one row per run and metric of a comparison, in HISTORY_SCHEMA, without runs that died."""
     verdicts = {row.metric: row.verdict for row in record.rows}
-    # the verdict on a time metric covers its typical and its steady level
+    # the verdict on a time metric covers both of its levels: all typical steps, and the quick (steady) ones
     verdicts |= {metric.quick: verdicts[metric.name] for metric in METRICS if metric.quick and metric.name in verdicts}
     same_program = bool(record.equal_by_construction)
     created = parse_time(record.created)
@@ -108,7 +111,7 @@ def alike_hash(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
 
 
 def lone_run_rows(run: RunRecord) -> pl.DataFrame:
-    """Return the rows of a run that no comparison contains; none for a compile, a dead run or a run without a plan."""
+    """Return the rows of a run outside of any comparison; none for a compile, a dead run or a run without a plan."""
     if run.plan is None or run.plan.compiles_for or run.has_died:  # values of compiles come from their comparison
         return pl.DataFrame(schema=HISTORY_SCHEMA)
     plan = run.plan
@@ -142,7 +145,7 @@ def _run_rows(run: RunRecord, common: Row, values: Iterable[Row]) -> Iterator[Ro
 
 
 def program_values(record: ComparisonRecord, role: Role) -> Iterator[Row]:
-    """Yield a row for each value of one arm's compiled program that the comparison judged."""
+    """Yield metric columns (`_make_value`) for each value of one arm's compiled program that the comparison judged."""
     for row in record.rows:
         value = row.baseline if role == "baseline" else row.candidate
         if value is not None and row.verdict != "not judged":
@@ -150,7 +153,7 @@ def program_values(record: ComparisonRecord, role: Role) -> Iterator[Row]:
 
 
 def run_values(run: RunRecord) -> Iterator[Row]:
-    """Yield a row for each value of one run that the history stores, in the order of METRICS."""
+    """Yield metric columns (`_make_value`) for each value of a run that the history stores, in the order of METRICS."""
     facts = facts_of(run)
     for metric in METRICS:
         if levels := facts.levels.get(metric.name):

@@ -1,7 +1,8 @@
 """Groups the rows of the history into series, and finds the changes of level in each series and their likely causes.
 
 A series contains the values of one metric of one case over time. A night is one comparison: it has a value of the
-baseline, of the candidate and of their ratio. Changes are searched in each of these three lines separately.
+baseline, of the candidate and of their ratio. Changes are searched in each of these three lines separately. An event
+is one change in one line, with its cause.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ class Night(Frozen):
     """The values of one metric in one comparison: each arm's median over its runs. None: missing or unknown."""
 
     comparison_id: str
-    time: datetime | None  # start of the first run
+    time: datetime | None  # start of its first run; None if unknown
     baseline: float | None
     candidate: float | None
     runs: tuple[int, int]  # number of runs of the baseline and of the candidate
@@ -34,7 +35,7 @@ class Night(Frozen):
     candidate_commit: str | None
     baseline_jax: str | None
     candidate_jax: str | None
-    verdict: str | None
+    verdict: str | None  # on this metric
     same_program: bool  # as in HISTORY_SCHEMA
 
     @property
@@ -46,7 +47,7 @@ class Night(Frozen):
 
 
 class Series(Frozen):
-    """The values of one metric over time, for one comparison, pair of refs, case and target."""
+    """The values of one metric over time, for one named comparison, pair of refs, case and target."""
 
     comparison: str
     pair: str = ""  # "main → feat/x"; empty in rows of older versions
@@ -146,10 +147,10 @@ class Event(Frozen):
 
 
 class LineTrend(Frozen):
-    """The trend of the baseline, the candidate or the ratio. `nights`: for each value, the index of its night."""
+    """The trend of the baseline, the candidate or the ratio, over the nights that have a value."""
 
-    trend: Trend
-    nights: tuple[int, ...]
+    trend: Trend  # its indices are indices of `nights`
+    nights: tuple[int, ...]  # for each value, the index of its night in the series
 
 
 class JudgedSeries(Frozen):
@@ -192,9 +193,9 @@ def _events(series: Series, line: Line, lines: dict[Line, LineTrend]) -> Iterato
 
 
 def _explain(series: Series, line: Line, place: int, lines: dict[Line, LineTrend]) -> tuple[Cause, str]:
-    """Return the cause of a line's change at the night `place`, and a sentence about the cause.
+    """Return the cause of a line's change at the night with index `place`, and a sentence about the cause.
 
-    If an arm's values changed, but the ratio did not, the cause is "shared": both arms have it in common."""
+    If an arm's values changed, but the ratio did not, the cause is "shared": it affects both arms."""
     near = {other: _has_change_near(lines[other], place) for other in LINES}
     base, candidate = series.baseline_arm, series.candidate_arm
     if (line == "ratio" or near["ratio"]) and near["baseline"] and near["candidate"]:
@@ -211,7 +212,7 @@ def _explain(series: Series, line: Line, place: int, lines: dict[Line, LineTrend
 
 
 def _find_suspects(line: Line, before: Night, after: Night) -> str:
-    """Return the possible causes of a shared change: the machine, and the code or JAX if it has changed."""
+    """Return the possible causes of a shared change: the machine, and the code and JAX if their versions differ."""
     commits, versions = ([getattr(night, f"{line}_{key}") for night in (before, after)] for key in ("commit", "jax"))
     suspects = ["the machine"]
     if commits[0] != commits[1]:

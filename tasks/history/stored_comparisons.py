@@ -1,4 +1,4 @@
-"""Reads the comparisons of a store: all of them, or the newest for each comparison, case and target."""
+"""Reads the records of comparisons in a store: all, or the newest for each named comparison, case, target and kind."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ from tasks.store import Store
 
 
 def newest_comparisons(store: Store, comparison: str | None = None) -> list[ComparisonRecord]:
-    """Return the newest record per comparison, case, target and kind (trained or compiled), sorted by these.
+    """Return the newest record per named comparison, case, target and kind (trained or compiled), sorted by these.
 
-    comparison: only records of this name. Raises StoreError for damaged records.
+    comparison: only records of the comparison of this name. Raises StoreError for damaged records.
     """
     newest: dict[tuple[str, str, str, bool], ComparisonRecord] = {}
     for record in read_comparisons(store, comparison):
@@ -20,7 +20,7 @@ def newest_comparisons(store: Store, comparison: str | None = None) -> list[Comp
 
 
 def read_comparisons(store: Store, comparison: str | None = None) -> Iterator[ComparisonRecord]:
-    """Yield the record of every finished comparison in the store. comparison: only records of this name."""
+    """Yield the record of every finished comparison in the store. comparison: only those of this name."""
     store.refresh("comparisons")
     for directory in store.comparisons():
         if comparison in (None, directory.path.parent.parent.name):
