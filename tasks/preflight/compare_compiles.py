@@ -1,6 +1,7 @@
 """Compares the compiles of two arms for a TPU slice: returns the `ComparisonRecord` that page and terminal display.
 
-An arm is one side of a comparison; its compile is a run without training.
+An arm is one side of a comparison; its compile is a run without training. A slice is a group of TPU chips, given by its
+topology such as v6e-32. A floor is a level of the equality proof; compiles have only "same program".
 """
 
 import gzip
@@ -52,7 +53,7 @@ class Compiled(Frozen):
 
     run: RunRecord
     program: CompiledProgram
-    text: bytes | None  # the optimised program, gzipped; None without one
+    text: bytes | None  # the text of the optimised program, gzipped; None without one
     reported: bool = True  # False if the compile ended without a report
 
 
@@ -67,7 +68,7 @@ def compare_case_compiled(records: Sequence[RunRecord], store: Store) -> Compari
 
 
 def read_compile(record: RunRecord, store: Store) -> Compiled:
-    """Return a compile's result. A compile without a report counts as failed; its error is the run's error.
+    """Return a compile's result. A compile without a report counts as failed; its error is that in its log, if any.
 
     Raises StoreError if a file is damaged.
     """
@@ -90,8 +91,8 @@ def compare_compiles(
 ) -> ComparisonRecord:
     """Return the comparison of two compiled training steps.
 
-    Its verdict is that of a failed compile, else of a finding that blocks the comparison, else of the worst row. An arm
-    that does not compile, or does not fit into the device's memory, raises no error: `programs.unfit` lists it.
+    An arm that does not compile is a finding of the kind "died". `programs.unfit` lists the arms whose compile reported
+    that they do not compile, or that they do not fit into the device's memory. `conclude` decides the verdict.
     """
     compiles = (baseline, candidate)
     left, right = (ArmRuns(name=one.run.arm, label=one.run.label, runs=(one.run,)) for one in compiles)
@@ -121,7 +122,7 @@ def compare_compiles(
         headline=headline,
         findings=tuple(findings),
         rows=tuple(rows),
-        # a title with a dash names a part of a sum; if the sum is missing, its parts are not listed
+        # titles with a dash name parts of a sum, which are not listed
         absent=tuple(row.title for row in every if is_unfilled(row) and not row.title.startswith("–")),
         floors=tuple(floors),
         programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
@@ -130,7 +131,7 @@ def compare_compiles(
 
 
 def _describe_software(program: CompiledProgram) -> Environment:
-    """Return the compile's versions and the slice's number of devices; the log shows the compiling machine's."""
+    """Return the compile's versions and the slice's number of devices; the log has those of the compiling machine."""
     versions = {name: program.software.get(name) for name in ("jax", "jaxlib", "libtpu")}
     return Environment(num_devices=program.devices, **versions)
 
@@ -141,7 +142,7 @@ def _analyse(packed: bytes) -> Analysis:
 
 
 def _texts(one: Compiled) -> tuple[str, ...]:
-    """Return the file names of the program's texts: `Source.run` is 1 for the first text (0 is the log)."""
+    """Return the file names of the program's texts in the order of `Source.run`: 0 is the log, 1 the first text."""
     lowered = one.program.fingerprints is not None
     return (*((OPTIMISED,) if one.text else ()), *((LOWERED,) if lowered else ()))
 
@@ -162,9 +163,9 @@ def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules
 
 
 def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
-    """Yield the proof that both programs are the same, or that they differ.
+    """Yield the floor "same program": it holds if the optimised programs are the same, and else fails.
 
-    Yields nothing if the optimised programs are not known to be the same and a lowered program is missing.
+    Yields nothing if they are not known to be the same and the fingerprint of a lowered program is missing.
     """
     if same_text(*sides):
         made = "the compiler makes the same program of both"
@@ -184,7 +185,7 @@ def _one_input(sides: list[Side]) -> bool:
 
 
 def _say_compiled(sides: list[Side], arms: Arms) -> str:
-    """Return a sentence that names the arms that were compiled, and the arms that took an earlier compile's result."""
+    """Return a sentence about which arms were compiled, and which took the result of an earlier compile."""
     pairs = [(arm, side.program.taken_from) for arm, side in zip(arms, sides, strict=True)]
     if not _one_input(sides):
         taken = [f"{arm.label} was not compiled: {before} was the same program" for arm, before in pairs if before]
@@ -214,7 +215,7 @@ def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[Metric
 
 
 def _cell(side: Side, metric: Metric) -> Measured:
-    """Return a metric's value for the program. Its source is the optimised text; a compile time has no source."""
+    """Return a metric's value for the program. Its source is the optimised text; a compile time has none."""
     work = side.analysis.work if side.analysis else None
     value = metric.of_program(side.program, work) if metric.of_program else None
     if value is None:
@@ -258,7 +259,7 @@ def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
 
 
 def _judge_kernels(cells: Cells) -> Decision:
-    """Judge the number of custom kernels, whose cost the compiler does not estimate."""
+    """Judge the executions of custom kernels, which must be equal: the compiler does not estimate their cost."""
     same = cells[0].value == cells[1].value
     why = (
         "as many on both sides"

@@ -1,4 +1,8 @@
-"""Finds the differences between two compiled programs and the cost of each difference, the largest cost first."""
+"""Finds the differences between two compiled programs and the cost of each difference, the largest cost first.
+
+A cost is a share of the larger program's cycles, of its bytes in collectives, or of its memory (`Scale`). A unit is a
+scheduled instruction, such as a fusion with everything inside it (`tasks.preflight.program_work.Unit`).
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -8,12 +12,12 @@ from tasks.preflight.program_work import FIRST_LINE, Analysis, Unit, add_work, l
 from tasks.records import CompiledProgram, HeavyArray, InputArray, ProgramComparison, ProgramDifference, Source, Work
 from tasks.records.text import counted
 
-MIN_SHARE = 0.001  # of a program's cycles, bytes or memory: smaller differences are counted, not listed
+MIN_SHARE = 0.001  # cost of a difference; smaller ones are counted, not listed
 MAX_LISTED = 40  # number of differences to list
 HEAVY = 12  # number of the largest input arrays to list
 RECOMPUTED = 0.1  # relative difference of recomputed FLOPs above which rematerialisation is reported as one difference
 MIB = 2**20
-NONE = "none"
+NONE = "none"  # text for a side without the array or the units
 
 
 type Units = Sequence[Sequence[Unit]]  # of the baseline and of the candidate
@@ -27,14 +31,14 @@ class Side(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """The totals that shares refer to; each is the larger one of the two programs' totals."""
+    """The totals of a step that shares refer to; each is the larger one of the two programs' totals."""
 
     cycles: int  # estimated by the compiler
     collective_bytes: int
-    memory: int  # bytes
+    memory: int  # bytes on one device
 
     def share(self, cycles: int = 0, collective_bytes: int = 0, memory: int = 0) -> tuple[float, str]:
-        """Return the largest share by magnitude, and all shares as text. Cycles and bytes cannot be added."""
+        """Return the largest of the three shares by magnitude, and the shares that are not tiny as text."""
         shares = [
             (cycles / self.cycles if self.cycles else 0.0, "of the cycles"),
             (collective_bytes / self.collective_bytes if self.collective_bytes else 0.0, "of the bytes in collectives"),
@@ -45,12 +49,12 @@ class Scale(NamedTuple):
         return most, ", ".join(parts) or "nothing that can be counted"
 
     def share_of_work(self, before: Work, after: Work) -> tuple[float, str]:
-        """Return the shares, as in `share`, of the difference after − before."""
+        """Return `share` of the cycles and bytes of after − before."""
         return self.share(after.cycles - before.cycles, after.collective_bytes - before.collective_bytes)
 
 
 def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
-    """Return the programs' differences with their costs; none if their optimised texts are the same."""
+    """Return the comparison of two programs. It lists no difference if `same_text`."""
     sides = (baseline, candidate)
     found = [] if same_text(*sides) else list(_differences(sides, _scale(sides)))
     found.sort(key=lambda one: (-abs(one.share), one.share < 0, one.what, one.where))
@@ -113,7 +117,10 @@ def _partition(sides: Units, condition: Callable[[Unit], bool]) -> tuple[Units, 
 
 
 def _compare_arrays(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
-    """Yield the inputs whose shape, type or sharding differs, grouped by the change."""
+    """Yield the inputs that differ in shape, type or sharding, or that one side lacks, grouped by the change.
+
+    Yields nothing if the sides have no input name in common.
+    """
     left, right = ({array.path: array for array in side.program.arrays} for side in sides)
     changes: dict[str, list[str]] = defaultdict(list)
     if not left.keys() & right.keys():  # the trainers have no input name in common
@@ -148,7 +155,7 @@ def _describe_change(left: InputArray | None, right: InputArray | None) -> str:
 
 
 def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
-    """Yield the difference in outputs that are written in place of inputs (donation)."""
+    """Yield the difference in outputs that are written in place of inputs (donation), unless it is small."""
     memories = [side.program.memory for side in sides if side.program.memory is not None]
     if len(memories) < 2:
         return
@@ -183,7 +190,7 @@ def _is_recomputed(unit: Unit) -> bool:
 
 
 def _keeps(unit: Unit) -> bool:
-    """Return whether a unit saves values of a loop iteration for the backward pass, or reads them back."""
+    """Return whether a unit, by its operation, may save values of a loop for the backward pass, or read them back."""
     slices = ("dynamic_update_slice", "dynamic_slice", "broadcast_in_dim")
     return unit.kind == "other" and (unit.detail == "AllocateBuffer" or unit.instruction.op_name.endswith(slices))
 
@@ -295,7 +302,7 @@ def _cost_of_collective(unit: Unit) -> object:
 
 
 def _compare_units(alone: Units, scale: Scale) -> Iterator[ProgramDifference]:
-    """Yield the differences of the remaining units, grouped by kind and place."""
+    """Yield the differences of the remaining units, grouped by kind, phase and scope."""
     groups: dict[tuple[str, str, str], tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
     for side, units in enumerate(alone):
         for unit in units:
@@ -331,7 +338,7 @@ def _costliest(units: Sequence[Unit]) -> Source | None:
 
 
 def _describe_units(units: Sequence[Unit]) -> str:
-    """Return a text such as `2 instructions, run 16 times, bf16×bf16: 10,240 cycles`."""
+    """Return a text such as `2 instructions, run 16 times, bf16×bf16: 10,240 cycles`; NONE without units."""
     if not units:
         return NONE
     work = add_work(unit.work for unit in units)

@@ -1,4 +1,4 @@
-"""Parses the text of an optimised HLO program into computations and instructions."""
+"""Parses the text of an optimised HLO program into computations (lists of instructions) and instructions."""
 
 import math
 import re
@@ -36,7 +36,7 @@ class Shape(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """An instruction of a computation, with its place in the text."""
+    """An instruction of a computation, with its line in the text."""
 
     name: str
     opcode: str
@@ -44,12 +44,12 @@ class Instruction(NamedTuple):
     operands: tuple[str, ...]
     literal: str  # the text between the opcode's parentheses: operands, a constant's value, a parameter's number
     attributes: str  # the text after the parentheses
-    line: int  # 1-based; the first line of a kernel's text
-    offset: int  # bytes in the text before the line
+    line: int  # 1-based; the first line if the instruction has several
+    offset: int  # number of bytes in the text before this line
 
     @property
     def op_name(self) -> str:
-        """JAX's name of the operation, from the trainer's source; empty without one."""
+        """JAX's name of the operation, with the trainer's scopes and JAX's passes; empty without one."""
         return self._find(_OP_NAME)
 
     @property
@@ -154,7 +154,7 @@ def _read_instruction(name: str, rest: str, line: int, offset: int) -> Instructi
 
 
 def _split_type(text: str) -> tuple[str, str]:
-    """Split a text into its leading type, which may be a tuple, and the rest."""
+    """Split a text into its leading type, which may be a tuple, and the rest without the space between them."""
     if text.startswith("("):
         end = _end_of_group(text[1:]) + 2
         return text[:end], text[end + 1 :]
@@ -163,7 +163,7 @@ def _split_type(text: str) -> tuple[str, str]:
 
 
 def _end_of_group(text: str) -> int:
-    """Return the index of the parenthesis that closes a group. The text begins after the group's open parenthesis."""
+    """Return the index of the parenthesis that closes a group; the text begins after the open one. Else its length."""
     depth = 1
     for found in re.finditer(r"[()]", text):
         depth += 1 if found[0] == "(" else -1

@@ -9,13 +9,13 @@ from tasks.preflight.hlo import Computation, Instruction, Program
 class Runs(NamedTuple):
     """A computation's executions in one step."""
 
-    times: int
-    loops: int  # number of nested loops around it
+    times: int  # number of executions
+    loops: int  # largest number of nested loops around it
     fused: bool  # only run inside fusions; the fusion instruction has the cycles of its whole computation
 
 
 def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
-    """Return name → runs of every reachable computation, and the number of loops with unknown trip counts.
+    """Return name → executions of every reachable computation, and the number of loops with unknown trip counts.
 
     An unknown trip count is taken as 1. All branches of a conditional count as executed.
     """
@@ -85,7 +85,10 @@ def _count_trips(program: Program, computation: Computation, loop: Instruction) 
 
 
 def _find_compare(program: Program, condition: Computation) -> tuple[str, int, int] | None:
-    """Return (direction, counter's index in the loop's state, limit) of a condition like `counter < limit`, or None."""
+    """Return (direction, counter's index in the loop's state, limit) of a condition like `counter < limit`; else None.
+
+    The direction is HLO's: LT, LE, GT or GE for conditions that `_count_trips` understands.
+    """
     root = list(condition.instructions.values())[-1]
     names = list(root.operands)
     body = condition
@@ -130,7 +133,7 @@ def _read_start(computation: Computation, loop: Instruction, index: int) -> int 
 
 
 def _read_step(body: Computation, index: int) -> int | None:
-    """Return the constant that a loop's body adds to an element of its state; None if there is none."""
+    """Return the constant that a loop's body adds to an element of its state; None if it does not do that."""
     root = list(body.instructions.values())[-1]
     if root.opcode != "tuple" or index >= len(root.operands):
         return None

@@ -1,4 +1,7 @@
-"""Orders the planned compiles, counts how many can run at once, and finds missing TPU compilers."""
+"""Orders the planned compiles, counts how many can run at once, and finds missing TPU compilers.
+
+A lane is a place for one compile at a time.
+"""
 
 import os
 from collections.abc import Iterable
@@ -8,7 +11,7 @@ import psutil
 
 from tasks.records import RunPlan
 
-COMPILE_BYTES = 3 * 2**30  # memory of one compile: seed-1b took 1.8 GiB on v6e-32, with libtpu 0.0.50
+COMPILE_BYTES = 3 * 2**30  # memory reserved for one compile: seed-1b took 1.8 GiB on v6e-32, with libtpu 0.0.50
 
 
 def count_lanes(compiles: int) -> int:
@@ -17,16 +20,17 @@ def count_lanes(compiles: int) -> int:
 
 
 def order_compiles(plans: Iterable[RunPlan], lanes: int) -> list[list[RunPlan]]:
-    """Return the plans in groups of `lanes` cases; in a group, the first arms of all cases precede the second arms.
+    """Return the plans in groups of at most `lanes` cases; in a group, all first arms precede the second arms.
 
-    This order lets a second arm with an equal program reuse the first arm's compile.
+    This order lets a second arm with an equal program reuse the first arm's compile. The given plans of a
+    case must be neighbours.
     """
     cases = [list(case) for _, case in groupby(plans, key=lambda plan: plan.case)]
     return [[plan for arm in zip(*some, strict=True) for plan in arm] for some in batched(cases, lanes)]
 
 
 def find_missing_compilers(plans: Iterable[RunPlan]) -> list[str]:
-    """Return messages with install commands for arms without a TPU compiler.
+    """Return messages with install commands for the arms without libtpu, the TPU compiler; empty if all have it.
 
     One message is for all arms that use maxview's packages; each other arm has its own.
     """

@@ -1,4 +1,4 @@
-"""Counts the work of one step in the text of an optimised HLO program: cycles, FLOPs and bytes in collectives."""
+"""Counts the work of one training step in the text of an optimised HLO program: cycles, FLOPs, bytes in collectives."""
 
 import math
 import re
@@ -36,7 +36,7 @@ class Unit(NamedTuple):
     """A scheduled instruction: a fusion with all its instructions, or an instruction outside of any fusion."""
 
     kind: str  # "matmul", "copy", "kernel", "other", or one of COLLECTIVES
-    detail: str  # operand types of matrix products, "bf16×bf16"; the target of a custom call; else empty
+    detail: str  # operand types of matrix products, "bf16×bf16"; a custom call's target; else empty
     instruction: Instruction
     runs: Runs
     work: Work  # of all executions in a step
@@ -96,7 +96,10 @@ def add_work(parts: Iterable[Work]) -> Work:
 
 
 def locate(op_name: str) -> tuple[str, str]:
-    """Return (phase, scope) of an operation from its name in JAX: its pass, and the trainer's names around it."""
+    """Return (phase, scope) of an operation from its name in JAX: its pass, and the trainer's scopes around it.
+
+    The phase is "forward", "backward", "recomputed" (in the backward pass) or "update" (all the rest).
+    """
     if "rematted_computation" in op_name:
         phase = "recomputed"
     elif "transpose(" in op_name:
@@ -140,7 +143,7 @@ def _units(program: Program, computation: Computation, runs: Runs) -> Iterator[U
 
 
 def _inside(program: Program, computation: Computation, one: Instruction) -> Iterator[tuple[Computation, Instruction]]:
-    """Yield an instruction and, for a fusion, its instructions, each with its computation."""
+    """Yield an instruction and all instructions inside it, if it is a fusion, each with its computation."""
     yield computation, one
     if one.opcode == "fusion" and (inner := program.computations.get(one.calls.get("calls", ""))):
         for deeper in inner.instructions.values():
@@ -160,7 +163,7 @@ def _collective_bytes(one: Instruction, computation: Computation) -> int:
 
 
 def _count_flops(one: Instruction, shapes: Mapping[str, Shape]) -> int:
-    """Return the FLOPs of a `convolution` (the form of matrix products on TPUs) or a `dot`; 0 for other instructions.
+    """Return the FLOPs of a `convolution` (the form of matrix products on TPUs) or a `dot`; 0 for others.
 
     shapes: operand's name → shape. Multiplications with padding and dilation holes do not count, as in XLA
     (`HloCostAnalysis::HandleConvolution`).
@@ -202,7 +205,10 @@ def _read_windows(attributes: str, count: int) -> Iterator[tuple[int, ...]]:
 def _count_valid(
     size: int, kernel: int, out: int, stride: int, padding: int, input_dilation: int, kernel_dilation: int
 ) -> int:
-    """Return the number of (output index, kernel index) pairs along one axis that multiply an input value."""
+    """Return the number of (output index, kernel index) pairs along one axis that multiply an input value.
+
+    Of an axis with more than 4 million pairs, all pairs are counted.
+    """
     if out * kernel > 1 << 22:  # too many pairs to list; matrix products have fewer
         return out * kernel
     places = (at * stride + k * kernel_dilation - padding for at, k in product(range(out), range(kernel)))
