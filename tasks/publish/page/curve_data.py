@@ -26,9 +26,9 @@ TITLES = {  # metric -> (title, unit); the title of any other metric is its name
     "param_norm": ("Parameter norm", ""),
     "learning_rate": ("Learning rate", ""),
 }
-# columns of a step table that are not drawn; the curves of loss and step time come from the comparison
+# columns of runs' tables that are not drawn here; the curves of loss and step time come from the comparison
 NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", LOSS.curve, STEP_TIME.curve})
-MAX_MARKS = 2_000  # per arm: more could not be distinguished
+MAX_MARKS = 2_000  # marks per arm; more could not be distinguished
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Trace:
     run: str
     steps: tuple[int, ...]
     values: tuple[float | None, ...]  # one per step; None: absent or not finite
-    lines: tuple[int | None, ...]  # line number of each value in `log`; None if unknown
+    lines: tuple[int | None, ...]  # number in `log` of each value's line; None if unknown
 
 
 def write_figures(
@@ -61,7 +61,7 @@ def write_figures(
 
 
 def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[dict[str, Any]]:
-    """Return `side`, `step` and `cause` of the marked steps: stalls, then saves, then the first run's evaluations."""
+    """Return `side`, `step` and `cause` of each mark, per arm: stalls, then saves, then the first run's evaluations."""
     marks = []
     for side, arm in sides_of(record):
         stalls: tuple[Stall, ...] = record.stalls.get(arm.name, ())
@@ -75,7 +75,7 @@ def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[
 
 
 def _metrics(record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs) -> dict[str, list[Trace]]:
-    """Return metric → traces. Omits metrics without a finite value, unless the comparison has NaN or infinity there."""
+    """Return metric → traces. Omits a metric without finite values, unless the record's curve has NaN or infinity."""
     found: dict[str, list[Trace]] = {}
     for curve in record.curves:
         side, arm = sides_of(record)[curve.arm == record.candidate.name]
@@ -116,7 +116,10 @@ def _trace(
 
 
 def _printed(run: RunRecord) -> Iterator[tuple[str, list[int], list[float | None], list[int | None]]]:
-    """Yield (metric, steps, values, offsets) of each numeric column: of the metrics file, then of the log's steps."""
+    """Yield (metric, steps, values, offsets) of each numeric column that varies: of the metrics file, then of the log.
+
+    Omits the columns in NO_CURVE. The metrics file takes precedence for a column that both have.
+    """
     steps, seen = run.reading.steps, set(NO_CURVE)
     offsets = dict(zip(steps["step"].to_list(), steps["offset"].to_list(), strict=True))
     for table in [run.metrics, steps] if run.metrics is not None and "step" in run.metrics.columns else [steps]:
@@ -130,7 +133,7 @@ def _printed(run: RunRecord) -> Iterator[tuple[str, list[int], list[float | None
 
 
 def _note(record: ComparisonRecord, metric: str, traces: list[Trace]) -> str:
-    """Return a note on arms without a value and on values that are not finite, because a curve shows neither."""
+    """Return a note on arms without a curve and on values that are not finite; empty if there are none."""
     drawn = {trace.side for trace in traces if trace.steps}
     notes = [
         f"{visible(arm.name)}: {'died before its first step' if arm.has_died else 'no such value in its log'}"

@@ -1,6 +1,7 @@
 """Compares both arms (the two compared versions) for the page: their facts, and the settings of their first runs.
 
-Facts are commit, versions, devices, log, …, sorted by their effect on the verdict. Settings are configuration,
+A fact is a commit, a version, the devices, the completeness of the log, … Facts are grouped by their effect on the
+verdict. Settings are configuration,
 environment, packages and parameter tree.
 """
 
@@ -13,9 +14,9 @@ from tasks.publish.content.verdict_words import Effect, describe_coverage, facts
 from tasks.records import ComparisonRecord, Evidence, Finding, RunRecord, Source
 from tasks.records.text import shorten, visible
 
-MAX_VALUE_LENGTH = 400  # characters of a value; longer values are shortened
+MAX_VALUE_LENGTH = 400  # characters of a setting's value; longer values are shortened
 
-# kind of finding -> name of the fact that it is about
+# kind of finding -> name of the fact that it is about; other kinds are about no fact
 FACTS = {
     "same-commit": "commit", "different-commits": "commit", "different-commits-same-source": "commit",
     "jax-version": "JAX", "jaxlib-version": "jaxlib", "libtpu-version": "libtpu",
@@ -27,10 +28,12 @@ FACTS = {
 
 
 class FactRow(Frozen):
-    """A fact that affects the verdict, from one finding."""
+    """One finding about the comparability of the arms, with the fact that it is about."""
 
     name: str  # of the fact, or the finding's kind if the kind has none in FACTS
-    baseline: tuple[tuple[str, Evidence | None], ...]  # values with their evidence; None: not from the finding
+    baseline: tuple[
+        tuple[str, Evidence | None], ...
+    ]  # values with evidence; None: the finding has no value of this arm
     candidate: tuple[tuple[str, Evidence | None], ...]
     meaning: str  # the finding's message
     effect: Effect
@@ -39,13 +42,13 @@ class FactRow(Frozen):
 class Facts(Frozen):
     """The facts of both arms, by their effect on the verdict."""
 
-    weighing: tuple[FactRow, ...]  # with an effect, the most severe first
-    differing: tuple[tuple[str, str, str], ...]  # name and both values; different, but without an effect
+    weighing: tuple[FactRow, ...]  # those with a finding, the most severe effect first
+    differing: tuple[tuple[str, str, str], ...]  # name and both values of facts that differ, but have no finding
     equal: tuple[tuple[str, str], ...]  # name and value
 
 
 def compare_facts(record: ComparisonRecord) -> Facts:
-    """Return the facts of both arms. If an arm died, there is no verdict: only `differing` is filled."""
+    """Return the facts of both arms. If an arm died, there is no verdict, so only `differing` is filled."""
     left, right = dict(facts_of(record.baseline)), dict(facts_of(record.candidate))
     known = {name: (left.get(name, "—"), right.get(name, "—")) for name in dict.fromkeys([*left, *right])}
     if record.programs is None:  # a compile's log has no steps, so the share of read steps means nothing
@@ -107,7 +110,7 @@ class Setting(Frozen):
 
 
 class Difference(Frozen):
-    """The settings of one kind, sorted by name."""
+    """The settings of one kind of both arms, sorted by name; equal ones too."""
 
     id: str
     title: str
@@ -143,7 +146,7 @@ def list_differences(baseline: RunRecord | None, candidate: RunRecord | None) ->
 
 
 def _config(*runs: RunRecord) -> tuple[Setting, ...]:
-    """Return every config key, with the file and line that set it and the line of the log that prints it, if known."""
+    """Return every config key with the file and line that set it, and the log's line that prints it, if known."""
     planned = [{key: str(value) for key, value in (run.plan.config if run.plan else {}).items()} for run in runs]
     origins = [run.plan.origins if run.plan else {} for run in runs]
     return tuple(
@@ -165,7 +168,7 @@ def _environment(run: RunRecord) -> dict[str, str]:
 
 
 def _parameters(run: RunRecord) -> dict[str, str]:
-    """Return path → type, shape and sharding of every array. Older JAX prints `PartitionSpec`, newer JAX `P`."""
+    """Return path → type, shape and sharding of every array. Older JAX's `PartitionSpec` becomes newer JAX's `P`."""
     found = {}
     for array in run.reading.parameters.arrays:
         sharding = [f"{name} {spec}" for name, spec in (("logical", array.logical), ("on", array.physical)) if spec]

@@ -16,7 +16,7 @@ type Lines = Iterable[tuple[int, str]]  # (byte offset, text) of each line
 
 
 class Logs:
-    """The logs of both sides on the page, compiled programs included. The constructor writes `logs/` into `folder`."""
+    """The logs and compiled programs of both sides on the page. The constructor writes them to `logs/` in `folder`."""
 
     def __init__(self, record: ComparisonRecord, log_lines: Mapping[str, Lines], folder: Path):
         self._arms = {arm.name: arm for arm in (record.baseline, record.candidate)}
@@ -51,12 +51,12 @@ class Logs:
         for view in self.by_side[side]:
             for text, kind in view.kinds.items():
                 if text not in other and text not in found:
-                    number = kind.place + view.shift
+                    number = kind.place + view.lines_before
                     found[text] = (f"{view.prefix}-L{number}", number, kind)
         return list(found.values())
 
     def view(self, arm: ArmSummary, run: int) -> LogView | None:
-        """Return the log of the arm's run number `run` (compiled programs follow the runs); None if there is none."""
+        """Return the log of the arm's run number `run`, from 0 (programs follow the runs), or None."""
         names = (*arm.runs, *arm.programs)
         return self._views.get((arm.name, names[run])) if run < len(names) else None
 
@@ -68,19 +68,22 @@ class Logs:
         return view.anchor(source.offset) if view is not None else None
 
     def evidence_anchor(self, evidence: Evidence) -> str | None:
-        """Return the anchor of the line with an arm's evidence for a finding; None if there is none."""
+        """Return the anchor of the line with the evidence for a finding; None if the page does not have the line."""
         arm = self._arms.get(evidence.arm)
         return self.anchor(arm, evidence.source) if arm is not None else None
 
     def before_death(self, arm: ArmSummary) -> list[str]:
-        """Return the last lines up to the line that names the arm's cause of death; empty without one."""
+        """Return the last lines up to the line with the arm's cause of death; empty without a cause or its log."""
         error = arm.cause_of_death
         view = None if error is None else self.view(arm, error.run)
         return [] if view is None else view.before_death
 
 
 def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Source, tuple[str, ...]]:
-    """Return source → names of the values read there, for every line of run number `run` that the page refers to."""
+    """Return source → names of the values read there, for the lines of run number `run` that the page refers to.
+
+    Of a curve, only the first and the last line are included, without names.
+    """
     places: dict[Source, tuple[str, ...]] = {}
 
     def add(source: Source | None, *names: str) -> None:
@@ -94,7 +97,7 @@ def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Sou
     for curve in record.curves:
         if run < len(arm.runs) and (curve.arm, curve.run_name) == (arm.name, arm.runs[run]) and curve.offsets:
             own |= stalls.intersection(zip(curve.steps, curve.offsets, strict=True))
-            for i in (0, -1):  # nameless: two references suffice to find `LogView.shift`
+            for i in (0, -1):  # two lines suffice to find `LogView.lines_before`
                 add(Source(line=curve.lines[i], offset=curve.offsets[i], run=run))
     for stall in record.stalls.get(arm.name, ()):
         if (stall.step, stall.offset) in own:

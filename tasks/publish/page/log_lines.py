@@ -1,4 +1,7 @@
-"""Splits a log into lines for display. A line with several records, whose line breaks were lost, is split too."""
+"""Splits a log into lines for display. A line with several records, whose line breaks were lost, is split too.
+
+A record is the text that one call of a logger prints. Its prefix is the logger's: severity, time, process.
+"""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +13,7 @@ from tasks.scrape.prefixes import ABSL, PREFIX
 from tasks.scrape.window import CHUNK, report_read
 from tasks.scrape.wrappings.lines import whole_lines
 
-# starts of records without a logger's prefix, for logs whose line breaks became spaces
+# starts of records without a prefix, for logs whose line breaks became spaces
 _STARTS = re.compile(
     rb"(?<=\s)(?:XPK Start: |XPK End: |EXIT_CODE=|PyTorch was not found|TFRT TPU|Built on |Memstats: |Using \(GB\) |"
     rb"Per train step:|Total TFLOPs: |split as [\d.]+%|Traceback \(most recent call last\):|File \"[^\"\n]*\", line \d|"
@@ -26,8 +29,7 @@ _TRACEBACK = re.compile(rb"Traceback \(most recent call last\):")
 def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
     """Yield (byte offset, text) of every line in the part `span` (begin, end) of a file, in constant memory.
 
-    A line that contains several records with a logger's prefix is split before each of them, and before records without
-    a prefix.
+    A line with several records with a prefix is split before each of them, and before records without a prefix.
     """
     begin, end = span
     with path.open("rb") as file:

@@ -1,4 +1,8 @@
-"""Writes a log of any size as pieces that the page loads on demand, and maps its byte offsets to line numbers."""
+"""Writes a log of any size as pieces that the page loads on demand, and maps its byte offsets to line numbers.
+
+The text of a run can be a part of its log file: other runs may be before it. The page numbers lines as the log file
+does: the number in the run's text (from 1) plus `LogView.lines_before`. If that is unknown, it is 0.
+"""
 
 import base64
 import json
@@ -15,18 +19,19 @@ from tasks.publish.page.replace_text import replace_bytes, replace_text
 from tasks.records import Source
 from tasks.records.text import shorten, visible
 
-PIECE = 1_000_000  # characters per piece
-LINES_BEFORE_DEATH = 12
-MAX_FOLDS = 2_000  # tracebacks that can be folded
-MAX_CAUSE_LENGTH = 300  # characters
-MAX_TRACEBACK_LINES = 2_000  # lines
+PIECE = 1_000_000  # characters; a piece ends with the line that reaches this size
+LINES_BEFORE_DEATH = 12  # lines shown up to the line with the cause of death, which is one of them
+MAX_FOLDS = 2_000  # tracebacks per log that can be folded
+MAX_TEXT_LENGTH = 300  # characters of a line that is shown outside of the log, such as a traceback's cause
+MAX_TRACEBACK_LINES = 2_000  # longer tracebacks are not folded
 MAX_KIND_LENGTH = 400  # characters at the start of a line that decide its kind
-MAX_KINDS = 20_000  # lines of further kinds are not counted
+MAX_KINDS = 20_000  # kinds per log; lines of further kinds are not counted
 
 _TRACEBACK = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault|Iteration)?(?::|$)")
 
-# the parts of a line that differ between runs of one program: time, host, process, path, number
+# Parts of a line that differ between runs of one program. _MOMENT: a time, or the prefix of glog with time and process,
+# at the beginning. _OWN: dates, paths, hashes and numbers.
 _MOMENT = re.compile(r"^(?:\[?[\d:.,TZ+-]+(?: [\d:.,Z+-]+)*\]? ?|[IWEF]\d{4} [\d:.]+ +\d+ )")
 _OWN = re.compile(
     r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2}\b|\S*/\S*"
@@ -35,18 +40,22 @@ _OWN = re.compile(
 
 _DIGITS = b"0123456789"
 _ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
-BITS = 1 << 15  # bits of a filter
-MAX_BYTES = 300_000  # of distinct lines; a piece with more gets no filter, to save time
+BITS = 1 << 15  # number of bits in a filter
+MAX_FILTERED_BYTES = 300_000  # bytes of all distinct lines of a piece; a piece with more gets no filter, to save time
 
 
 def kind_of(text: str) -> str:
-    """Return a line without the parts that differ between runs of one program: times, numbers, paths."""
+    """Return the beginning of a line without the parts that differ between runs of one program.
+
+    A time at the beginning is removed. Numbers, paths, hashes and dates become `#`. Text after the first
+    MAX_KIND_LENGTH characters is ignored.
+    """
     return " ".join(_OWN.sub("#", _MOMENT.sub("", text[:MAX_KIND_LENGTH], count=1)).split())
 
 
 @dataclass
 class Kind:
-    """The lines that are equal except for times, numbers and paths (`kind_of`)."""
+    """The lines of a log for which `kind_of` returns the same text."""
 
     count: int
     place: int  # number of the first line in the run's text, from 1
@@ -57,37 +66,40 @@ class Kind:
 class LogView:
     """A run's log on the page: its pieces are in `logs/<prefix>-<n>.js`, the complete text in `file`.
 
-    With several pieces, the filters in `logs/<prefix>-letters.js` exclude pieces from a search.
+    With several pieces, `logs/<prefix>-letters.js` has a filter of each (`SearchFilter`): the hashes of
+    every three consecutive bytes. By these filters, a search skips pieces that cannot contain the word.
     """
 
     title: str
     prefix: str
-    file: str
-    size: int = 0  # bytes
+    file: str  # relative to the page's folder
+    size: int = 0  # bytes of the complete text
     pieces: list[tuple[int, int]] = field(default_factory=list)  # per piece: number of its first line, line count
     folds: list[tuple[int, int, str]] = field(default_factory=list)  # per traceback: first line, last line, cause
     values: dict[int, list[str]] = field(
         default_factory=dict
-    )  # line number -> names of the page's values that were read there
-    before_death: list[str] = field(default_factory=list)  # the last lines, up to the cause of death
-    kinds: dict[str, Kind] = field(default_factory=dict)  # `kind_of` a line -> its kind
+    )  # number of a line -> names of the page's values that were read from it
+    before_death: list[str] = field(
+        default_factory=list
+    )  # the last lines up to the one with the cause of death, shortened
+    kinds: dict[str, Kind] = field(default_factory=dict)  # text that `kind_of` returns -> the lines with this text
     _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # cache: line without digits -> its kind
-    starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line
-    end: int = 0  # byte offset after the last line
-    shift: int = 0  # number of a line in the file minus its number in the run's text
+    starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line in the log file
+    end: int = 0  # byte offset after the last line in the log file
+    lines_before: int = 0  # lines of the log file before the run's text; 0 if unknown
 
     @property
     def lines(self) -> int:
         return len(self.starts)
 
     def number(self, offset: int) -> int | None:
-        """Return the number of the line that contains the byte `offset`; None if the log does not contain it."""
+        """Return the page's number of the line with byte `offset` of the log file; None if the run's text lacks it."""
         if not self.starts or not self.starts[0] <= offset < self.end:
             return None
-        return bisect_right(self.starts, offset) + self.shift
+        return bisect_right(self.starts, offset) + self.lines_before
 
     def anchor(self, offset: int) -> str | None:
-        """Return the anchor of the line that contains the byte `offset`; None if the log does not contain it."""
+        """Return the anchor of the line with the byte `offset` of the log file; None if the run's text lacks it."""
         number = self.number(offset)
         return None if number is None else f"{self.prefix}-L{number}"
 
@@ -99,7 +111,7 @@ class LogView:
             kind = kind_of(text)
             known = self.kinds.get(kind)
             if known is None and kind and len(self.kinds) < MAX_KINDS:
-                known = self.kinds[kind] = Kind(count=0, place=self.lines, text=shorten(text, MAX_CAUSE_LENGTH))
+                known = self.kinds[kind] = Kind(count=0, place=self.lines, text=shorten(text, MAX_TEXT_LENGTH))
             if known is not None and len(self._quick) < MAX_KINDS:
                 self._quick[quick] = known
         if known is not None:
@@ -124,11 +136,12 @@ def write_log(
     prefix: str,
     death: int | None = None,
 ) -> LogView:
-    """Write the log's files from (byte offset, text) pairs; keep one piece and 8 bytes per line in memory.
+    """Write the files of a run's log in constant memory, except for 8 bytes per line.
 
-    `references` maps sources to the names of the values read there; `death` is the byte offset of the cause of death.
-    Lines have the numbers of the original file if all references agree on the shift, else they are numbered from 1. The
-    references disagree for a log without line breaks, because all of them name one line.
+    lines: (byte offset in the log file, text) of each line of the run's text.
+    references: place in the log file -> names of the values that were read there; without names, the place only helps
+        to find `LogView.lines_before`.
+    death: byte offset of the cause of death in the log file.
 
     Raises StoreError if a file cannot be written.
     """
@@ -158,7 +171,7 @@ def write_log(
             text = visible(raw)
             folds.take(view.lines, text)
             view.count_kind(data, text)
-            last.append(shorten(text, MAX_CAUSE_LENGTH))
+            last.append(shorten(text, MAX_TEXT_LENGTH))
             if death is not None and offset <= death < view.end:
                 view.before_death = list(last)
             search_filter.take(text)
@@ -181,9 +194,9 @@ def write_log(
         if not old.exists():
             break
         old.unlink()
-    view.shift = _shift(view, references)
-    view.pieces = [(first + view.shift, lines) for first, lines in view.pieces]
-    view.folds = [(first + view.shift, end + view.shift, cause) for first, end, cause in folds.found]
+    view.lines_before = before = _count_lines_before(view, references)
+    view.pieces = [(first + before, lines) for first, lines in view.pieces]
+    view.folds = [(first + before, end + before, cause) for first, end, cause in folds.found]
     for source, names in references.items():
         place = view.number(source.offset)
         if place is not None and names:
@@ -191,24 +204,28 @@ def write_log(
     return view
 
 
-def _shift(view: LogView, references: Mapping[Source, tuple[str, ...]]) -> int:
-    """Return line number in the file minus line number in the run's text, if all references agree on it, else 0."""
-    places = [(source.line, view.number(source.offset)) for source in references]
-    shifts = {line - place for line, place in places if place is not None}
-    return max(shifts.pop(), 0) if len(shifts) == 1 else 0
+def _count_lines_before(view: LogView, references: Mapping[Source, tuple[str, ...]]) -> int:
+    """Return how many lines of the log file are before the run's text, by the line numbers of the references.
+
+    Returns 0 if the references disagree. They do so if the log file lost its line breaks: all of them are on its first
+    line, but the run's text is split into several lines. A single reference then gives a negative number: also 0.
+    """
+    numbers = [(source.line, view.number(source.offset)) for source in references]
+    differences = {in_file - in_text for in_file, in_text in numbers if in_text is not None}
+    return max(differences.pop(), 0) if len(differences) == 1 else 0
 
 
 class _Folds:
     """Finds tracebacks, each from its first line to its exception. Chained tracebacks count as one."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[int, int, str]] = []
-        self._first: int | None = None  # first line of the unfinished traceback
+        self.found: list[tuple[int, int, str]] = []  # first line, last line, cause
+        self._first: int | None = None  # first line of the unfinished traceback, numbered in the run's text
         self._margin = 0  # length of the logger's prefix before each of its lines
-        self._chained = 0  # line of the last exception; a traceback within 4 lines of it belongs to the same chain
+        self._chained = 0  # line of the last exception, 0: none; a traceback within 4 lines after it is chained to it
 
     def take(self, place: int, text: str) -> None:
-        """Process the next line; `place`: its number."""
+        """Process the next line; `place`: its number in the run's text."""
         at = text.find(_TRACEBACK)
         if at >= 0 and len(self.found) < MAX_FOLDS:
             if self._first is None and not (self._chained and place - self._chained <= 4):
@@ -223,16 +240,16 @@ class _Folds:
             self._first = None
         elif rest[:1] not in (" ", "", "\t") and not rest.startswith(("During handling", "The above exception")):
             cause = rest if _CAUSE.match(rest) else f"traceback, then: {rest}"
-            self.found.append((self._first, place, shorten(cause, MAX_CAUSE_LENGTH)))
+            self.found.append((self._first, place, shorten(cause, MAX_TEXT_LENGTH)))
             self._first, self._chained = None, place
 
 
 class SearchFilter:
-    """Collects the distinct lines of one piece and makes its filter. Lines that differ only in digits count as one.
+    """Collects the distinct lines of one piece and makes its filter. Lines that differ only in case or digits are one.
 
     The filter lets a search skip a piece that lacks the searched word. For every three consecutive bytes of a line, in
-    lower case and with 0 for every digit, the bit at their hash is set. A piece can contain a word only if all bits of
-    the word are set; the page's script checks this (`mayHold`).
+    lower case and with 0 for every digit, the bit at their hash is set. A piece can contain a word only if the bits
+    of all its triples of ASCII bytes are set; the page's script checks this (`mayHold`).
     """
 
     def __init__(self) -> None:
@@ -241,7 +258,7 @@ class SearchFilter:
 
     def take(self, text: str) -> None:
         """Add a line as the page displays it."""
-        if self._bytes > MAX_BYTES:
+        if self._bytes > MAX_FILTERED_BYTES:
             return
         line = text.lower().encode("utf-8").translate(_ZEROS)
         if line not in self._lines:
@@ -250,7 +267,7 @@ class SearchFilter:
 
     def filter(self) -> str:
         """Return the filter in base64; empty if the piece is too large for one."""
-        if self._bytes > MAX_BYTES:
+        if self._bytes > MAX_FILTERED_BYTES:
             return ""
         threes: set[tuple[int, int, int]] = set()
         for line in self._lines:

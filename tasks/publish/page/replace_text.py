@@ -7,7 +7,7 @@ from tasks.store.atomic import write_bytes_atomically
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a text atomically, but without syncing the disk, if the file does not contain it. Raises StoreError.
+    """Write a text atomically, but without syncing the disk, unless the file already has it. Raises StoreError.
 
     A power cut can damage a page. Remove it, and `maxview site build` draws it again. A page that became empty has no
     stamp and is drawn again without being removed.

@@ -1,4 +1,4 @@
-"""Writes the static page of a comparison. It works offline, also when opened as a file."""
+"""Writes the static page of a comparison. The page works offline, also when opened as a file."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -25,7 +25,7 @@ from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.git import MAX_COMMITS
 
-MAX_LINES = 100  # kinds of log lines shown per side that the other side lacks
+MAX_LINES = 100  # kinds of lines shown per side that the other side's logs lack
 
 
 def write_page(
@@ -41,9 +41,10 @@ def write_page(
 ) -> Path:
     """Write `index.html`, `logs/` and `curves/` into `folder`; return the path of `index.html`.
 
-    log_lines: `arm/run name`, or the arm's name for its first run → the log's (byte offset, text) pairs in order. Each
-        iterable is read once, in constant memory. Runs without an entry are on the page, but their logs are not.
-    runs: `arm/run name` → run record; without them the page has no settings, schedules and curves beyond the record's.
+    log_lines: `arm/run name`, or the arm's name for its first run → the log's (byte offset, text) pairs in order; and
+        `arm/file name` → those of a compiled program. Each iterable is read once, in constant memory. A log without
+        an entry is not on the page.
+    runs: `arm/run name` → run record; without them the page has neither settings nor schedules, and fewer curves.
     home: URL of the index page.
     neighbours: URL of the script that lists all cases of the comparison (`cases.js`).
     flow_run: URL of the Prefect flow run.
@@ -110,7 +111,7 @@ def write_page(
 
 
 def _commits_command(record: ComparisonRecord) -> str:
-    """Return the git command that lists the commits between both sides; empty if equal, or if one is unknown."""
+    """Return the git command that lists the commits between both sides; empty if they are equal or unknown."""
     left, right = record.baseline.commit, record.candidate.commit
     return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""
 

@@ -25,7 +25,7 @@ const linesOf = async (name, index) => (await textOf(name, index)).split("\n");
 const lettersOf = async ({ name, pieces }) => {
   if (pieces.length > 1 && !letters.has(name)) await load(`logs/${name}-letters.js`).catch(() => letters.set(name, []));
 };
-// Whether a piece may hold a word, by the filter of its lines; see `Letters` in logview.py.
+// Whether a piece may hold a word, by the filter of its lines; see `SearchFilter` in logview.py.
 const mayHold = (filter, word) => !filter || [...word].every((_, i) => {
   const [first, second = 128, third = 128] = [...word.replace(/[1-9]/g, "0")].slice(i, i + 3).map((one) => one.codePointAt(0));
   const place = (first << 10 ^ second << 5 ^ third) % 32768;

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.publish.page.logview import MAX_BYTES, PIECE, LogView, SearchFilter, write_log
+from tasks.publish.page.logview import MAX_FILTERED_BYTES, PIECE, LogView, SearchFilter, write_log
 from tasks.records import Source
 
 CHAIN = [
@@ -173,6 +173,6 @@ def test_other_words_are_mostly_excluded() -> None:
 
 def test_a_piece_without_similar_lines_may_contain_all() -> None:
     search_filter = SearchFilter()
-    for number in range(MAX_BYTES):
+    for number in range(MAX_FILTERED_BYTES):
         search_filter.take(f"{number:x}".translate({ord("0") + i: ord("g") + i for i in range(10)}))
     assert search_filter.filter() == ""
