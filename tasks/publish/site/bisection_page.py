@@ -1,4 +1,9 @@
-"""Renders a bisection for a terminal, a Prefect artifact and a page, and writes the page into the store."""
+"""Renders a bisection for a terminal, a Prefect artifact and a page, and writes the page into the store.
+
+A point is a commit or a package version between the good and the bad end. The culprit is the point whose change made
+the difference; the suspects are the points that remain if no single one was found. A level is a point's time relative
+to the good end: 0.08 is 8 % more.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -20,14 +25,14 @@ FOLDER, RECORD = "bisections", "bisection.json"
 SIGNS = {"found": "✗", "range": "?", "no difference": "?", "ledger": "·"}
 MARKS = {"good": "=", "bad": "✗", "between": "≠", "unknown": "?", "skipped": "–", "": " "}
 SUBJECT = 48  # characters of a commit's subject
-BAR = 20  # length of the bar of chance 1, in characters
+BAR = 20  # characters; length of the bar of a culprit that is certain (chance 1)
 
 WIDTH, HEIGHT = 960.0, 180.0  # px, like all lengths here; size of the area with the levels
 LEFT = 88.0  # for the labels of levels
 STRIP = HEIGHT + 24  # y of the points without a level
-FLOOR, HIGHEST = STRIP + 56, 36.0  # y of the lower end of the bars, and height of a bar of chance 1
+FLOOR, HIGHEST = STRIP + 56, 36.0  # y of the lower end of the bars of chances, and height of the bar of chance 1
 MARGIN = 0.06  # above and below the levels, as a share of their range
-MIN_CHANCE = 0.005  # smaller chances have no bar
+MIN_CHANCE = 0.005  # points with a smaller chance of being the culprit have no bar
 
 type Kind = Literal["culprit", "ruled", "good", "bad", "between", "unknown", "skipped", "open"]
 type Rule = tuple[float, str]  # y and label of a horizontal line
@@ -44,11 +49,11 @@ class DrawnPoint:
     y: float
     low: float | None  # y of the ends of the level's interval
     high: float | None
-    chance: float | None  # height of its bar
+    chance: float | None  # height of the bar of its chance
 
 
 def render_bisection(record: Bisection, page: str = "") -> str:
-    """Return the text for a terminal: answer, number of points and runs, notes, the page's path, next command."""
+    """Return the text for a terminal: answer, counts, notes, differences, compile ledger, page and next command."""
     lines = [f"{SIGNS[record.outcome]} {visible(record.headline)}", f"  {show_counts(record)}"]
     lines += [f"  {corner.name}: {corner.verdict}, {corner.text}" for corner in record.corners]
     lines += [f"  {visible(note)}" for note in record.notes]
@@ -63,7 +68,7 @@ def render_bisection(record: Bisection, page: str = "") -> str:
 
 
 def render_ledger(points: Sequence[BisectedPoint]) -> list[str]:
-    """Return the compile ledger (the compiled step of each commit) as aligned lines; ″: the same program as above."""
+    """Return the compile ledger (facts about each point's compiled step) as aligned lines; ″: the program as above."""
     rows = [("commit", "program", "collectives", "recomputed", "memory", "subject"), *_ledger_rows(points)]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     right = {2, 3, 4}
@@ -90,7 +95,7 @@ def _ledger_rows(points: Sequence[BisectedPoint]) -> Iterator[tuple[str, str, st
 
 
 def draw_belief(record: Bisection) -> str:
-    """Return the posterior as a Markdown table: a bar for each commit whose chance is at least MIN_CHANCE."""
+    """Return a Markdown table with a bar for each point of at least MIN_CHANCE; empty if there is none."""
     rows = [
         (
             f"`{point.name}`",
@@ -137,10 +142,11 @@ def show_level(point: BisectedPoint) -> str:
 
 
 def draw_points(record: Bisection) -> tuple[list[DrawnPoint], list[Rule]]:
-    """Return every point, and the lines at the levels of the good and the bad point.
+    """Return every point, and the horizontal lines at the levels of the good and, if known, the bad end.
 
-    The level of the good point is 0. If the metric is no time, points that match the good point get level 0, and points
-    that match the bad point level 1. Points without a level are drawn below, at STRIP.
+    The level of the good end is 0. If no point has a measured level, points marked good are at level 0; the culprit and
+    points marked bad or between are at level 1. Points without a level are drawn below, at STRIP. Levels
+    beyond ±1 do not extend the y axis; such points are drawn at its end.
     """
     measured = any(point.level is not None for point in record.points)
     levels = [_level(record, number, measured) for number in range(len(record.points))]

@@ -1,6 +1,7 @@
 """Draws the verification card: its words, its tables in a terminal, its Markdown, and its page in a store.
 
-The card states for every case of a comparison which equalities of the two compared versions are verified.
+The card states for every case of a comparison which properties of the two compared versions (the arms) are verified,
+such as equal losses.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from tasks.records.proof_card import UNCOMMITTED, Card, CardItem, CardRow, CardS
 from tasks.records.text import visible
 from tasks.store import Store
 
-SIGNS: dict[CardState, tuple[str, str, str]] = {  # sign, word on the page, style in a terminal
+SIGNS: dict[CardState, tuple[str, str, str]] = {  # sign, verdict with the same colour on the page, style in a terminal
     "verified": ("✓", "same", "green"),
     "failed": ("✗", "regressed", "red"),
     "not verified": ("–", "unknown", "yellow"),
@@ -32,11 +33,11 @@ MEANINGS = {
 }
 LEGEND = "✓ verified · (✓) verified, but the source has changed since · ✗ failed · – not verified"
 SHOWN = 3  # changed files that a line names
-SHORT = {  # name of a card's item -> head of its column
+SHORT = {  # name of a card's item -> head of its column in a terminal
     "same program": "program", "same bits": "bits", "same checkpoint": "cross", "equal losses": "losses",
     "checkpoints proved": "saves", "outside references": "outside", "preflight": "TPU",
 }  # fmt: skip
-WIDE = 110  # characters; narrower terminals get no column with the device and the date
+WIDE = 110  # characters per line; narrower terminals get no column with the device and the date
 
 # `key_of` an item of the card -> source files that have changed since it was verified
 type Changed = Mapping[tuple[str, ...], Sequence[str]]

@@ -17,22 +17,24 @@ from tasks.records import ComparisonRecord, RunRecord
 from tasks.store import Store, StoreError
 
 FLOW_RUN = "flow-run.txt"  # in the folder of a comparison: the URL of its Prefect flow run
-HEAD = 4_000  # the stamp is in the first bytes of a page
+HEAD = 4_000  # bytes at the beginning of a page that contain its stamp
 _STAMP = re.compile(r'<meta name="maxview-stamp" content="([0-9a-f]+)">')
 
 
 class Built(Frozen):
     """The result of a build."""
 
-    written: int  # pages
-    kept: int  # pages that were up to date
-    unread: tuple[str, ...] = ()  # error messages of the records that could not be read
+    written: int  # number of pages
+    kept: int  # number of pages that were up to date
+    unread: tuple[str, ...] = ()  # error messages of the records and pages that could not be read or written
 
 
 def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None) -> Built:
-    """Write every page that is missing, or older than its record or the code that draws it; then write the index page.
+    """Write each comparison's page that is missing or stale, then the index page and `cases.js`.
 
-    `tell` is called with the address of each written page. Raises StoreError if a page cannot be written.
+    A page is stale if its stamp does not fit its record and the current code. `tell` is called with the address of each
+    written page. Raises StoreError if the index page or `cases.js` cannot be written; problems with a comparison are
+    in `Built.unread`.
     """
     store.refresh("comparisons")
     written, kept, unread = [], 0, []
@@ -65,7 +67,7 @@ def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None)
 def publish_comparison(
     record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = (), *, flow_run: str = ""
 ) -> Path:
-    """Write `comparison.json` and the page, and update the store's index and history; return the page's path.
+    """Write `comparison.json` and the page, update `cases.js`, index and history; return the page's path.
 
     `known`: run records that are already loaded. `flow_run`: URL of the Prefect flow run, for a link on the page.
     """
@@ -105,7 +107,7 @@ def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequenc
 
 
 def read_runs_by_name(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> dict[str, RunRecord]:
-    """Return `arm/run name` → run record; omits runs whose folder is gone. `known`: records that are already loaded."""
+    """Return `arm/run name` → run record; omits runs without a record. `known`: records that are already loaded."""
     here = {run.log: run for run in known}
     found = {}
     for arm in (record.baseline, record.candidate):

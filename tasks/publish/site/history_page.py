@@ -1,4 +1,7 @@
-"""Writes the history page: the changes of metrics from night to night with their commits, then charts of each case."""
+"""Writes the history page: the changes of metrics from night to night with their commits, then charts of each case.
+
+As in tasks/history, a night is one comparison of a case: it has one value of a metric for each arm.
+"""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,17 +28,18 @@ from tasks.resolve.git import list_commits
 from tasks.store import Store
 
 SIDES: tuple[Line, ...] = ("baseline", "candidate")
-HEIGHT = 40.0  # of a chart, whose width is 100
-EDGE = 4.0  # from a chart's border to its highest and lowest value
-MIN_REACH = 0.02  # half the height of a chart is at least this share of its middle value, so that noise looks small
+HEIGHT = 40.0  # of a chart, in units of 1 % of its width
+EDGE = 4.0  # distance of the highest and the lowest value from the border of a chart, in the same units
+MIN_HALF_RANGE = 0.02  # the y axis covers at least ± this share around its middle value, so that noise looks small
 # the metrics whose charts are shown without a click
 MAIN = (STEP_TIME.quick, *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
 TITLES = {metric.name: metric.middle or metric.title for metric in METRICS}
 TITLES |= {metric.quick: metric.title for metric in METRICS if metric.quick}
-OPEN_ROWS = 20  # cases whose charts are unfolded at first
+OPEN_ROWS = 20  # groups are unfolded at first until they have more cases in all; the first group always
 
 type Group = tuple[str, str, str]  # comparison, pair of refs, target
-type Table = tuple[bool, dict[str, str], dict[str, dict[str, Any]]]  # is main; metric -> unit; case -> metric -> cell
+# whether its metrics are in MAIN; metric -> unit; case -> metric -> values for the template (`Drawing._cell`)
+type Table = tuple[bool, dict[str, str], dict[str, dict[str, Any]]]
 type Places = dict[str, float]  # comparison id -> x of its night in the charts of a case, in percent
 
 
@@ -76,8 +80,10 @@ class Drawing:
         index = parse_index(store.files.read(PAGE).decode("utf-8", "replace")) if store.files.stat(PAGE) else None
         self._died = {item.page for item in index.comparisons if item.died} if index else set()
         self._days = sorted({show_date(night) for item in judged for night in item.series.nights})  # columns of a chart
-        self.rows: list[list[tuple[str, str, str, float]]] = []  # per case: page, day, verdict and x of each night
-        self.charts: list[tuple[int, *tuple[list[float | None], ...]]] = []  # row, and the values of both arms
+        self.rows: list[
+            list[tuple[str, str, str, float]]
+        ] = []  # per group and case: page, day, verdict and x of each night
+        self.charts: list[tuple[int, *tuple[list[float | None], ...]]] = []  # index in `rows`; values per arm and night
 
     def ticks(self) -> list[tuple[float, str, str]]:
         """Return (x in percent, date, SVG text anchor) of each label of the axis; the dates omit a common year."""
@@ -94,9 +100,9 @@ class Drawing:
     def draw_groups(
         self, groups: dict[Group, list[JudgedSeries]]
     ) -> Iterator[tuple[str, list[Table], list[str], bool]]:
-        """Yield name, tables and notes of each pair of refs, and whether its charts are unfolded at first.
+        """Yield name, tables and notes of each group, and whether its charts are unfolded at first.
 
-        The pair with the longest series comes first.
+        The group with the longest series comes first.
         """
         cases = 0
         for group, items in sorted(groups.items(), key=lambda pair: -max(len(item.series.nights) for item in pair[1])):
@@ -170,7 +176,7 @@ class Drawing:
         return self._pages.get(_page(series, night), "")
 
     def list_changes(self, groups: dict[Group, list[JudgedSeries]]) -> Iterator[dict[str, Any]]:
-        """Yield the changes, the latest first. All metrics that changed in a case on one night are one change."""
+        """Yield the changes, the latest first. All metrics of a group and case that changed on one night are one."""
         found: dict[tuple[Group, str, str], list[tuple[JudgedSeries, Event]]] = {}
         for group, items in groups.items():
             for item in items:
@@ -202,9 +208,10 @@ class Drawing:
             }
 
     def _commits_between(self, series: Series, event: Event) -> dict[str, Any]:
-        """Return the commits of the changed side between two nights.
+        """Return the commits of the changed side on two nights, and the list of commits between them.
 
-        They are read from the local clone, or from the record of the later comparison if the clone lacks them.
+        The list is read from the local clone. If the clone lacks the commits, it is the commits in the record of the
+        later comparison that the earlier record lacks.
         """
         side = "baseline" if event.line == "baseline" or event.cause == "baseline" else "candidate"
         before, after = (getattr(night, f"{side}_commit") or "" for night in (event.before, event.after))
@@ -217,7 +224,7 @@ class Drawing:
         return {"before": before[:9], "after": after[:9], "list": commits, "same": before == after}
 
     def _recorded(self, series: Series, night: Night, side: str) -> Iterable[Commit]:
-        """Return the commits of one side in the record of a night's comparison."""
+        """Return the commits of one side in the record of a night's comparison; empty if the record is missing."""
         record = self._store.comparison(series.comparison, series.case, night.comparison_id).read_comparison()
         return () if record is None else record.commits.get(getattr(record, side).name, ())
 
@@ -271,7 +278,7 @@ def _anchor(series: Series) -> str:
 
 
 def _page(series: Series, night: Night) -> str:
-    """Return the name of a night's page in the store."""
+    """Return the path of a night's page in the store."""
     return f"comparisons/{series.comparison}/{series.case}/{night.comparison_id}/index.html"
 
 
@@ -282,8 +289,8 @@ def _word(event: Event) -> str:
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of a chart's axis: they include all values and reach at least MIN_REACH from the middle."""
+    """Return the ends of a chart's y axis, which covers all values and at least MIN_HALF_RANGE of the middle value."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     middle = (low + high) / 2
-    reach = max((high - low) / 2, abs(middle) * MIN_REACH) or 1.0
-    return middle - reach, middle + reach
+    half_range = max((high - low) / 2, abs(middle) * MIN_HALF_RANGE) or 1.0
+    return middle - half_range, middle + half_range

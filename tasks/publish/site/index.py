@@ -1,9 +1,10 @@
-"""Builds the index of a store: all comparisons, the last nights, and whether history and card pages exist.
+"""Builds the index of a store: the results of all comparisons, the last nights, and whether history and card exist.
 
-A night is one run of `maxview nightly`; its cells are the cases of its comparisons.
+A named comparison, such as `linen-vs-nnx`, is a file in configs/comparisons; a result is the outcome of one comparison
+of one case. A night is one run of `maxview nightly`; its cells are the cases of its named comparisons.
 
-The index page contains the index as JSON. Adding a comparison changes this JSON and reads none of the thousands of
-comparison folders.
+The index page contains the index as JSON. Adding a result changes this JSON and reads none of the thousands of folders
+with results.
 """
 
 import re
@@ -29,19 +30,21 @@ BESIDE = {HISTORY: "history", CARD: "card"}  # page in the same folder as the in
 MARK = '<meta name="generator" content="maxview">'  # pages without it are not maxview's and are not replaced
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # number of the latest nights that the index keeps
-HEADLINE = 120  # characters; the page of the comparison has the full text
-MAX_NIGHT_HEADLINE = 300  # characters of a headline in the list of the last night
+MAX_HEADLINE_LENGTH = (
+    120  # characters of a headline, or of the reason of a quarantine; the result's page has the full text
+)
+MAX_NIGHT_HEADLINE = 300  # characters of a headline in the cell of a night
 TREND = STEP_TIME.name  # the metric whose ratio candidate / baseline is drawn as a trend
 AT_ONCE = 100  # records in memory at once while the index is rebuilt
 
 
-type Pair = tuple[str, str, str, str]  # comparison, baseline, candidate, target
+type Pair = tuple[str, str, str, str]  # named comparison, baseline, candidate, target
 
 
 class IndexedComparison(Frozen):
-    """A comparison in the index."""
+    """A result in the index: one comparison of one case."""
 
-    comparison: str
+    comparison: str  # name of the comparison
     case: str
     id: str
     target: str
@@ -65,10 +68,11 @@ class IndexedComparison(Frozen):
 
     @property
     def pair(self) -> Pair:
-        """The column of the matrix: comparison, both refs and target."""
+        """The column of the matrix: named comparison, both refs and target."""
         return self.comparison, self.baseline, self.candidate, self.target
 
 
+# fields of IndexedComparison: those of its pair, and the others in the order of a row of the JSON
 PAIR = ("comparison", "baseline", "candidate", "target")
 FIELDS = tuple(name for name in IndexedComparison.model_fields if name not in PAIR)
 
@@ -76,12 +80,12 @@ FIELDS = tuple(name for name in IndexedComparison.model_fields if name not in PA
 class IndexedCell(Frozen):
     """One cell of a night's matrix."""
 
-    comparison: str
+    comparison: str  # name of the comparison
     case: str
     outcome: Verdict | Literal["failed", "died"]
     quarantine: str = ""  # the reason of a quarantine
     owner: str = ""
-    page: str = ""  # its path inside the store
+    page: str = ""  # path of the result's page inside the store; empty without one
     headline: str = ""
 
 
@@ -93,7 +97,7 @@ class IndexedNight(Frozen):
     ended: str  # ISO 8601
     headline: str
     cells: tuple[IndexedCell, ...]
-    changes: tuple[str, ...] = ()  # since the night before
+    changes: tuple[str, ...] = ()  # sentences about the changes since the previous night on the same target
 
 
 class StoreIndex(Frozen):
@@ -103,11 +107,11 @@ class StoreIndex(Frozen):
     nights: tuple[IndexedNight, ...] = ()  # newest first
     history: bool = False  # whether history.html exists
     card: bool = False  # whether card.html exists
-    unread: tuple[str, ...] = ()  # files that could not be read when the index was rebuilt
+    unread: tuple[str, ...] = ()  # of the last rebuild: names of unreadable records, or error messages
 
     @field_serializer("comparisons")
     def _rows(self, comparisons: tuple[IndexedComparison, ...]) -> dict[str, Any]:
-        """Return rows of values without field names, and each pair only once, to keep the page small.
+        """Return the results as rows without field names, and their pairs separately, to keep the page small.
 
         A row consists of the index of its pair in `pairs` and the values of FIELDS.
         """
@@ -134,13 +138,13 @@ type Change = Callable[[StoreIndex], StoreIndex]
 
 
 def add_comparison(record: ComparisonRecord) -> Change:
-    """Return a change that adds the comparison, or replaces its entry."""
+    """Return a change that adds the result of a comparison, or replaces it."""
     new = index_comparison(record)
     return lambda index: index.model_copy(update={"comparisons": in_order([*index.comparisons, new])})
 
 
 def index_comparison(record: ComparisonRecord) -> IndexedComparison:
-    """Return the comparison's entry in the index."""
+    """Return the result of a comparison as the index contains it."""
     row = next((row for row in record.rows if row.metric == TREND), None)
     both = row is not None and row.baseline and row.candidate is not None
     return IndexedComparison(
@@ -153,20 +157,20 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     )
 
 
-def shorten_headline(headline: str, longest: int = HEADLINE) -> str:
-    """Return a headline of at most `longest` characters, without the names of the arms."""
+def shorten_headline(headline: str, longest: int = MAX_HEADLINE_LENGTH) -> str:
+    """Return a headline of at most `longest` characters, without its beginning `A against B: ` if it has that."""
     arms, _, rest = headline.partition(": ")
     return textwrap.shorten(visible(rest if " against " in arms else headline), longest, placeholder=" …")
 
 
-def in_order(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
-    """Return the last given entry of each comparison, the newest comparison first."""
-    kept = {(item.comparison, item.case, item.id): item for item in found}
+def in_order(results: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
+    """Return the results, the newest first; of results with the same path, only the last given one."""
+    kept = {(item.comparison, item.case, item.id): item for item in results}
     return tuple(sorted(kept.values(), key=lambda item: (item.created, item.comparison, item.case, item.id))[::-1])
 
 
 def add_nights(records: Iterable[NightRecord]) -> Change:
-    """Return a change that adds the nights and keeps the last NIGHTS."""
+    """Return a change that adds the nights, and keeps the NIGHTS nights that ended last."""
     new = [_indexed(record) for record in records]
 
     def change(index: StoreIndex) -> StoreIndex:
@@ -189,7 +193,7 @@ def _indexed(record: NightRecord) -> IndexedNight:
                 comparison=result.cell.comparison,
                 case=result.cell.case,
                 outcome=result.word,
-                quarantine=shorten(result.cell.quarantine, HEADLINE),
+                quarantine=shorten(result.cell.quarantine, MAX_HEADLINE_LENGTH),
                 owner=result.cell.owner,
                 page=_name_of(result.page),
                 headline=shorten_headline(result.headline, MAX_NIGHT_HEADLINE),
@@ -200,7 +204,7 @@ def _indexed(record: NightRecord) -> IndexedNight:
 
 
 def _name_of(address: str) -> str:
-    """Return the path of a comparison's page inside the store, also if the store moved; empty for other addresses."""
+    """Return the path of a result's page inside the store, also if the store moved; empty for other addresses."""
     parts = address.split("/")[-5:]
     return "/".join(parts) if len(parts) == 5 and parts[0] == "comparisons" else ""
 
@@ -211,7 +215,7 @@ def add_page(name: str) -> Change:
 
 
 def parse_index(page: str) -> StoreIndex | None:
-    """Return the index in the text of a page; None if there is none, or another version of maxview wrote it."""
+    """Return the index in the text of a page; None if there is none, or if its JSON does not fit this version."""
     found = DATA.search(page)
     try:
         return StoreIndex.model_validate_json(found[1]) if found else None
@@ -220,7 +224,7 @@ def parse_index(page: str) -> StoreIndex | None:
 
 
 def gather_index(store: Store) -> StoreIndex:
-    """Build the index from all records in the store. `StoreIndex.unread` names the unreadable ones."""
+    """Build the index from all records in the store. It has no nights if the record of one night is unreadable."""
     found: list[IndexedComparison] = []
     unread: list[str] = []
     names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/comparison.json")]

@@ -1,4 +1,9 @@
-"""Renders the index page of a store, and updates it while other processes may update it too."""
+"""Renders the index page of a store, and updates it while other processes may update it too.
+
+A named comparison, such as `linen-vs-nnx`, is a file in configs/comparisons. A result is the outcome of one comparison
+of one case (`IndexedComparison`). A pair (`Pair`) is a named comparison with both refs and a target: a column of the
+matrix. A night is one run of `maxview nightly`; its cells are the cases of its named comparisons (`IndexedCell`).
+"""
 
 import json
 import logging
@@ -43,25 +48,28 @@ from tasks.store.files import AlreadyThereError
 from tasks.store.locks import hold
 from tasks.store.mirror import out_option
 
+# outcomes that the page counts, the worst first
 SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))
-PAIRS = 12  # columns of the matrix: the most recent pairs
-NEIGHBOURS = "cases.js"  # in the folder of a comparison; its pages load it
-BROKEN = ("died", "failed", "regressed", "changed")  # the worst first
-SHOWN_NIGHTS = 40  # last comparisons of a case that its pages list
-LISTED = 40  # comparisons that are visible without JavaScript
-TREND_NIGHTS = 14  # comparisons in a trend
-MIN_REACH = 0.05  # half the height of a trend is at least this change of the ratio, so that noise looks small
+MAX_COLUMNS = 12  # largest number of pairs in the matrix: the pairs with the newest results
+NEIGHBOURS = "cases.js"  # in the folder of each named comparison; the pages of its results load it
+BROKEN = ("died", "failed", "regressed", "changed")  # outcomes of broken cells, the worst first
+HEALTHY = ("same", "improved")  # outcomes by which a broken cell is healed
+MAX_LISTED_RESULTS = 40  # latest results per case and pair in `cases.js`
+LISTED = 40  # newest results in the list, as it is without JavaScript
+MAX_TREND_RESULTS = 14  # latest results of a case and pair in a trend
+MIN_HALF_RANGE = 0.05  # the y axis of a trend covers at least the ratios 1 ± this, so that noise looks small
 LOCK = ".index.lock"
-ATTEMPTS = 20
+ATTEMPTS = 20  # attempts to write the page
 PAUSE_S = 0.2  # longest pause after the first conflict; random, so that two writers do not conflict repeatedly
-MAX_WAIT_S = 120.0
+MAX_WAIT_S = 120.0  # longest wait for the lock
 
 
 def update_index(store: Store, change: Change) -> StoreIndex | None:
     """Apply the change to the index page and return the new index; None if the page is not maxview's.
 
-    A missing or damaged page is first rebuilt from the records. No concurrent change is lost: writers in a folder take
-    a lock, and a page in a bucket is only replaced if it is still the version that was read. Raises StoreError.
+    An index that is missing or unreadable is first rebuilt from the records. No concurrent change is lost: writers in
+    a folder take a lock, and a page in a bucket is only replaced if it is still the version that was read. Raises
+    StoreError.
     """
     place = store.files.url(PAGE)
     with _lock_index(store, place):
@@ -85,21 +93,25 @@ def update_index(store: Store, change: Change) -> StoreIndex | None:
 
 
 def rebuild_index(store: Store) -> None:
-    """Rewrite the index page and every `cases.js` from the records in the store."""
+    """Rewrite the index page, and `cases.js` of every named comparison, from the records in the store."""
     index = update_index(store, lambda _: gather_index(store))
     for comparison in {item.comparison for item in index.comparisons} if index else ():
         write_neighbours(store, index, comparison)
 
 
 def publish_night(store: Store, record: NightRecord) -> None:
-    """Add the night to the index page, and its quarantines to `cases.js` of its comparisons."""
+    """Add the night to the index page, and write its quarantines into `cases.js` of each of its named comparisons."""
     index = update_index(store, add_nights([record]))
     for comparison in dict.fromkeys(cell.comparison for cell in record.plan.cells):
         write_neighbours(store, index, comparison)
 
 
 def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) -> None:
-    """Write `cases.js` of a comparison: results and quarantine of each case. Does nothing if `index` is None."""
+    """Write `cases.js` of a named comparison; do nothing if `index` is None.
+
+    The file contains the latest results of each case and pair, and the reason of a quarantine if the case was in
+    quarantine in the last night of the store and that night had the pair's target.
+    """
     if index is None:
         return
     quarantined = {
@@ -108,10 +120,10 @@ def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) ->
         for cell in night.cells
         if cell.comparison == comparison
     }
-    found: dict[tuple[str, ...], list[IndexedComparison]] = {}
+    results: dict[tuple[str, ...], list[IndexedComparison]] = {}
     for item in index.comparisons:
         if item.comparison == comparison:
-            found.setdefault((item.case, *item.pair), []).append(item)
+            results.setdefault((item.case, *item.pair), []).append(item)
     rows = [
         newest.model_dump(include={"case", "id", "target", "baseline", "candidate"})
         | {
@@ -119,10 +131,10 @@ def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) ->
             "quarantine": quarantined.get((newest.case, newest.target), ""),
             "nights": [
                 (item.id, item.created[:10], item.outcome, verdict_words.OUTCOMES[item.outcome].sign)
-                for item in (newest, *older)[:SHOWN_NIGHTS][::-1]
+                for item in (newest, *older)[:MAX_LISTED_RESULTS][::-1]
             ],
         }
-        for _, (newest, *older) in sorted(found.items())
+        for _, (newest, *older) in sorted(results.items())
     ]
     text = f"maxviewCases({json.dumps(rows, separators=(',', ':'))});\n"
     store.files.write(f"comparisons/{comparison}/{NEIGHBOURS}", text.encode())
@@ -138,7 +150,7 @@ def write_beside(store: Store, name: str, html: str) -> Path:
 
 
 def link_home(store: Store, depth: int = 0) -> str:
-    """Return the link to the index for a page that is `depth` folders below it."""
+    """Return the address of the index page, as a page that is `depth` folders below it links to it."""
     return "../" * depth + PAGE if store.mirror is None else store.link_to(store.path / PAGE)
 
 
@@ -168,7 +180,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
     cases: dict[Pair, set[str]] = {}
     for item in index.comparisons:
         cases.setdefault(item.pair, set()).add(item.case)
-    shown = sorted(list(cases)[:PAIRS], key=lambda pair: -len(cases[pair]))  # pairs with many cases first
+    shown = sorted(list(cases)[:MAX_COLUMNS], key=lambda pair: -len(cases[pair]))  # pairs with many cases first
     last = index.nights[0] if index.nights else None
     page = (
         _environment()
@@ -178,7 +190,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
             out=shlex.join(out_option(store.address)),
             index=index,
             pairs=shown,
-            older_pairs=len(cases) - PAIRS,
+            older_pairs=len(cases) - MAX_COLUMNS,
             cases=_matrix(index, set(shown)),
             newest=index.comparisons[:LISTED],
             fields=(*PAIR, *FIELDS),
@@ -211,47 +223,51 @@ def _environment() -> Environment:
     return make_environment(words=verdict_words, why=_why, format_moment=verdict_words.format_moment)
 
 
-type Cell = tuple[int, IndexedComparison, str, str]  # index of the comparison, its entry, trend as points and as words
+# a result's index in StoreIndex.comparisons, the result, and its trend as points and in words
+type MatrixEntry = tuple[int, IndexedComparison, str, str]
 
 
-def _matrix(index: StoreIndex, pairs: set[Pair]) -> dict[str, dict[Pair, Cell]]:
-    """Return case → pair → its newest comparison with the trend of the last TREND_NIGHTS."""
-    found: dict[str, dict[Pair, list[tuple[int, IndexedComparison]]]] = {}
+def _matrix(index: StoreIndex, pairs: set[Pair]) -> dict[str, dict[Pair, MatrixEntry]]:
+    """Return case → pair → the newest result, with the trend of up to MAX_TREND_RESULTS results."""
+    results: dict[str, dict[Pair, list[tuple[int, IndexedComparison]]]] = {}
     for place, item in enumerate(index.comparisons):
         if item.pair in pairs:
-            found.setdefault(item.case, {}).setdefault(item.pair, []).append((place, item))
-    return {case: {pair: _cell(items[:TREND_NIGHTS]) for pair, items in found[case].items()} for case in sorted(found)}
+            results.setdefault(item.case, {}).setdefault(item.pair, []).append((place, item))
+    return {
+        case: {pair: _make_entry(items[:MAX_TREND_RESULTS]) for pair, items in results[case].items()}
+        for case in sorted(results)
+    }
 
 
-def _cell(newest_first: list[tuple[int, IndexedComparison]]) -> Cell:
+def _make_entry(newest_first: list[tuple[int, IndexedComparison]]) -> MatrixEntry:
     ratios = [item.ratio for _, item in newest_first[::-1]]
     return *newest_first[0], draw_trend(ratios), describe_trend(ratios)
 
 
 def draw_trend(ratios: list[float | None]) -> str:
-    """Return the points of an SVG line of 64 × 16 px, up is slower; empty with fewer than two known ratios."""
+    """Return the `points` of an SVG polyline of 64 × 16 px; up is slower. Empty with fewer than two known ratios."""
     known = [(place, ratio) for place, ratio in enumerate(ratios) if ratio is not None]
     if len(known) < 2:
         return ""
-    reach = max(MIN_REACH, *(abs(ratio - 1) for _, ratio in known))
+    half_range = max(MIN_HALF_RANGE, *(abs(ratio - 1) for _, ratio in known))
     step = 60 / (len(ratios) - 1)
-    return " ".join(f"{2 + place * step:.1f},{8 - 6 * (ratio - 1) / reach:.1f}" for place, ratio in known)
+    return " ".join(f"{2 + place * step:.1f},{8 - 6 * (ratio - 1) / half_range:.1f}" for place, ratio in known)
 
 
 def describe_trend(ratios: list[float | None]) -> str:
-    """Return the first and the last known ratio as changes in percent; empty if no ratio is known."""
+    """Return a text with the first and the last known ratio as changes in percent; empty if no ratio is known."""
     known = [f"{100 * (ratio - 1):+.1f} %" for ratio in ratios if ratio is not None]
     return f"{known[0]} at first, {known[-1]} last, of {len(known)} comparisons" if known else ""
 
 
 def _why(item: IndexedComparison) -> str:
-    """Return the first clauses of a headline; if an arm died, the first clauses of the cause of death."""
+    """Return the first clauses of the headline; if an arm died, those after the first colon: the cause of death."""
     told = item.headline.partition(": ")[2] if item.died else item.headline.removeprefix("not comparable: ")
     return first_clauses(told or item.headline)
 
 
 def _other_changes(night: IndexedNight) -> list[str]:
-    """Return the changes that are not about the result of a cell, such as the culprit of a bisection."""
+    """Return the changes that are not about the result of a cell, such as the commit that a bisection found."""
     cells = tuple(f"{cell.comparison} {cell.case}" for cell in night.cells)
     return [change for change in night.changes if not change.startswith(cells) or BISECTED in change]
 
@@ -259,40 +275,44 @@ def _other_changes(night: IndexedNight) -> list[str]:
 def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:
     """Return (outcome, number of cells, x, width) per outcome, the worst first; x and width in % of a bar of all cells.
 
-    Cells in quarantine are not counted.
+    The numbers, unlike the length of the bar, do not include cells in quarantine.
     """
     words = Counter(cell.outcome for cell in cells if not cell.quarantine)
-    found: list[tuple[Outcome, int, float, float]] = []
+    parts: list[tuple[Outcome, int, float, float]] = []
     for word in ("failed", *SHOWN):
         if count := words[word]:
-            end = found[-1][2] + found[-1][3] if found else 0.0
-            found.append((word, count, round(end, 2), round(100 * count / len(cells), 2)))
-    return found
+            end = parts[-1][2] + parts[-1][3] if parts else 0.0
+            parts.append((word, count, round(end, 2), round(100 * count / len(cells), 2)))
+    return parts
 
 
 def find_states(nights: Sequence[IndexedNight]) -> dict[str, list[IndexedCell]]:
-    """Return the last night's cells by state: new and old (broken, the worst first), healed, unknown, quarantined.
+    """Return lists of cells by state; the state of a cell follows from the last night and the night before it.
 
-    The states follow from the previous night on the same target. "absent": cells that only the previous night has.
+    The night before is the previous night on the same target. Cells in quarantine are "quarantined" and nothing else.
+    The others are "new" or "old" if they are broken now (the worst first; "old": they were broken before, too),
+    "healed" if they were broken and are now same or improved, and "unknown" if their outcome is. "absent" are the cells
+    of the night before that the last night lacks. Other cells are in no list.
     """
     now = {(cell.comparison, cell.case): cell for cell in nights[0].cells}
     last = next((night.cells for night in nights[1:] if night.target == nights[0].target), ())
     before = {(cell.comparison, cell.case): cell for cell in last}
     was_bad = {key for key, cell in before.items() if cell.outcome in BROKEN}
     bad = {key: cell for key, cell in now.items() if cell.outcome in BROKEN and not cell.quarantine}
+    sound = {key: cell for key, cell in now.items() if cell.outcome in HEALTHY and not cell.quarantine}
     worst = sorted(bad, key=lambda key: BROKEN.index(bad[key].outcome))
     return {
         "new": [bad[key] for key in worst if key not in was_bad],
         "old": [bad[key] for key in worst if key in was_bad],
         "absent": [cell for key, cell in before.items() if key not in now],
-        "healed": [cell for key, cell in now.items() if key in was_bad and cell.outcome not in BROKEN],
+        "healed": [cell for key, cell in sound.items() if key in was_bad],
         "unknown": [cell for cell in now.values() if cell.outcome == "unknown" and not cell.quarantine],
         "quarantined": [cell for cell in now.values() if cell.quarantine],
     }
 
 
 def _night(cells: tuple[IndexedCell, ...]) -> tuple[list[str], dict[str, dict[str, IndexedCell]]]:
-    """Return the comparisons of a night, and case → comparison → cell."""
+    """Return the named comparisons of a night, and case → named comparison → cell."""
     comparisons = list(dict.fromkeys(cell.comparison for cell in cells))
     rows: dict[str, dict[str, IndexedCell]] = {}
     for cell in cells:

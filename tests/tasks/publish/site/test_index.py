@@ -254,6 +254,12 @@ def test_the_index_separates_new_from_known_failures_missing_and_fixed_ones() ->
         "unknown": [],
         "quarantined": [],
     }
+    undecided = night(3, b="unknown", c="unknown")
+    found = {name: [cell.case for cell in cells] for name, cells in find_states([undecided, before]).items()}
+    assert (found["healed"], found["unknown"]) == ([], ["b", "c"])
+    sound = undecided.cells[0].model_copy(update={"outcome": "same", "quarantine": "known"})
+    states = find_states([undecided.model_copy(update={"cells": (sound,)}), before])
+    assert (states["healed"], states["quarantined"]) == ([], [sound])
     quiet = now.cells[0].model_copy(update={"quarantine": "known"})
     states = find_states([now.model_copy(update={"cells": (quiet,)})])
     assert (states["new"], states["quarantined"]) == ([], [quiet])
