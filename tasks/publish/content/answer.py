@@ -1,4 +1,7 @@
-"""Writes the texts at the top of a comparison's page: title, summary, certainty, and the next step with its cost."""
+"""Writes the texts at the top of a comparison's page: title, summary, certainty, and the next step with its cost.
+
+The next command is `ComparisonRecord.next_command`, which the user is to type.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,16 +18,17 @@ from tasks.publish.content.verdict_words import FIXES, first_clauses, threshold_
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
-TITLE = 120  # characters: two lines on a screen
-NAMED = 4  # most rows of one verdict that the summary names
-FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # in a traceback
+MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
+NAMED = 4  # largest number of rows, or of metrics, in a list of the summary
+FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # a stack frame in a traceback
 COMMANDS = {
     "compare": "This command trains both arms of this case",
     "bisect": "This command trains commits between the two until it finds the first one that changed this",
     "explain": "This command finds out why the two differ",
     "preflight": "This command compiles both arms for a TPU slice, without one: would they differ there?",
     "less": "This command shows why the compiler failed",
-}  # subcommand of maxview, or `less` -> its effect
+}  # subcommand of maxview, or `less` -> sentence about its effect
+# metric -> the curve that shows it
 CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
 
 
@@ -32,9 +36,9 @@ class Answer(Frozen):
     """The texts at the top of a page."""
 
     title: str
-    sentence: str
+    sentence: str  # the result of `sum_up`
     sure: str  # how certain the verdict is; may be empty
-    row: MetricDiff | None  # the row that decides the verdict; None if an arm died or no row is judged
+    row: MetricDiff | None  # the row that decides the verdict; None if an arm died or no row decides
     curve: str  # id of the figure that is drawn first; empty without `row`
     first: str  # a step to take before the next command; empty if there is none
     does: str  # the effect of the next command, and its duration if known
@@ -56,9 +60,10 @@ def answer_of(record: ComparisonRecord) -> Answer:
 
 
 def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> MetricDiff | None:
-    """Return the row that decides the verdict; None without a judged row.
+    """Return the row that decides the verdict: a row of this verdict or, if there is none, any other judged row.
 
-    effects: the metrics whose effect is drawn. Their rows are preferred.
+    None if no row is judged, apart from rows with an allowed difference. effects: the metrics whose effect is drawn.
+    Their rows are preferred, then the step time, then rows that MaxView lacks.
     """
     drawn = set(effects)
     judged = [row for row in record.rows if word_of(record, row) != NOT_JUDGED and not row.allowed]
@@ -71,17 +76,21 @@ def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> Metri
 
 
 def shorten_title(headline: str) -> str:
-    """Return the first clauses of a headline that fit into TITLE characters."""
-    if len(headline) <= TITLE:
+    """Return the first clauses of a headline that fit into MAX_TITLE_LENGTH characters, else its first words."""
+    if len(headline) <= MAX_TITLE_LENGTH:
         return headline
-    ends = [end.start() for end in re.finditer(r"(?:[;:.] | \()", headline) if TITLE // 3 < end.start() <= TITLE]
-    return headline[: max(ends)] if ends else shorten(headline, TITLE)
+    ends = [
+        end.start()
+        for end in re.finditer(r"(?:[;:.] | \()", headline)
+        if MAX_TITLE_LENGTH // 3 < end.start() <= MAX_TITLE_LENGTH
+    ]
+    return headline[: max(ends)] if ends else shorten(headline, MAX_TITLE_LENGTH)
 
 
 def sum_up(record: ComparisonRecord) -> str:
-    """Return one sentence: the rows that are the same, and the unknown rows with a reason.
+    """Return one sentence: the rows that are the same, and the unknown rows with a reason; empty if there are none.
 
-    If an arm died, the sentence has the steps that agree and the arm that was measured.
+    If an arm died, the sentence has the steps before the death that agree, and the arm that was measured.
     """
     if record.has_died:
         ended = [arm for arm in (record.baseline, record.candidate) if not arm.has_died]
@@ -104,9 +113,9 @@ def sum_up(record: ComparisonRecord) -> str:
 
 
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return how certain the verdict is, and why.
+    """Return how certain the verdict is, and why; if an arm died, how certain the cause of death is.
 
-    Empty without a judged row, and for an unknown verdict without an interval.
+    `row`: the deciding row. Empty without it, and for an unknown row without an interval unless a finding blocks.
     """
     if record.has_died:
         dead = [arm for arm in (record.baseline, record.candidate) if arm.has_died]
@@ -141,7 +150,7 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the duration of the next command in words, estimated from past runs; empty if it is unknown."""
+    """Return the duration of the next command in words, from the durations of this comparison's runs; else empty."""
     seconds, command = sum(account.total_s for account in record.times), f"{record.next_command} "
     if not command.startswith(f"maxview compare {record.comparison} "):
         return ""  # the command starts other runs, of unknown duration
@@ -160,7 +169,7 @@ def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the effect of the next command and the question that it answers; empty without a command."""
+    """Return the effect of the next command, and mostly the question that it answers; empty for other commands."""
     command = record.next_command
     effect = row.effect_text.partition(" (")[0] if row is not None else ""
     question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
@@ -181,7 +190,7 @@ def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def advise(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the step to take by hand before the next command; empty if the command is enough."""
+    """Return the step to take by hand, before the next command if there is one; empty if no such step is needed."""
     command = record.next_command
     dead = next((arm for arm in (record.candidate, record.baseline) if arm.has_died), None)
     is_ours = command.startswith(f"maxview compare {record.comparison} ")
@@ -201,12 +210,12 @@ def advise(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def _is_certain(row: MetricDiff) -> bool:
-    """Return whether the row's difference was read, not estimated from noisy times."""
+    """Return whether the row differs in values that were read, not estimated from noisy times."""
     return row.verdict in ("regressed", "changed") and row.effect_low is None
 
 
 def find_frame(lines: Sequence[str]) -> str:
-    """Return the last stack frame in lines of a log, as `maxtext/utils/train_utils.py:217 in setup`; else empty."""
+    """Return the last stack frame in lines of a log, such as `utils/train_utils.py:217 in setup`; empty without one."""
     found = [match for line in lines for match in FRAME.finditer(line)]
     if not found:
         return ""

@@ -10,18 +10,18 @@ WHY_ALONE: dict[ArrayRole, str] = {
     "other state": "state of one implementation alone",
 }
 LACKING = "missing on the other side"
-NAMED = 3  # most arrays without a partner that a line names
+NAMED = 3  # largest number of arrays without a partner that a line names
 
 
 class RoleCount(Frozen):
     """Numbers of arrays of one kind."""
 
     role: ArrayRole
-    here: int  # arrays of the first checkpoint
-    there: int  # arrays of the second one
-    equal: int  # pairs; one pair can be a stack of all layers on one side and an array per layer on the other
-    differing: int  # pairs
-    alone: int  # arrays without a partner on the other side
+    here: int  # number of arrays of the first checkpoint
+    there: int  # number of arrays of the second one
+    equal: int  # number of pairs; one pair can be a stack of all layers on one side and an array per layer on the other
+    differing: int  # number of pairs
+    alone: int  # number of arrays without a partner on the other side
     why: str  # the reason for arrays without a partner; empty if there are none
 
 
@@ -85,7 +85,7 @@ def _line(array: ArrayDifference) -> ArrayLine:
 
 
 def describe_values(array: ArrayDifference) -> str:
-    """Return `equal bit for bit`, or the size of the difference."""
+    """Return the size of the difference in words, `equal bit for bit` or `equal values of another type`."""
     values = array.values
     if array.exact or values is None:
         return "equal bit for bit"

@@ -18,7 +18,7 @@ from tasks.records import ComparisonRecord, Curve, MetricDiff
 from tasks.records.text import shorten, visible
 
 WIDTH = 760
-POINTS = 120  # per curve; more could not be distinguished at this width
+POINTS = 120  # approximate number of points per curve; more could not be distinguished at this width
 COLOURS: dict[str, str] = dict(
     re.findall(r"--([\w-]+): (#[0-9a-f]{6})", read_asset("page.css").partition("@media")[0])
 )  # name -> colour of the light theme
@@ -30,7 +30,7 @@ PARTS = {  # part of a run's time -> name of its colour
     "evaluation at the end": "changed", "outside": "line",
 }  # fmt: skip
 LEGEND_COLUMNS = 4
-LIMIT = 3.0  # largest length of a bar of `draw_changes`, in thresholds
+LIMIT = 3.0  # thresholds; longer bars of `draw_changes` are cut off there
 
 
 def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
@@ -65,7 +65,7 @@ def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
 
 
 def draw_changes(record: ComparisonRecord) -> str | None:
-    """Return a bar chart of each metric's change in multiples of its threshold, as SVG text; None without changes."""
+    """Return a bar chart of changes in multiples of their thresholds, as SVG text; None if no row has both."""
     rows = [row for row in record.rows if _scaled(row) is not None]
     if not rows:
         return None
@@ -115,7 +115,7 @@ def draw_times(record: ComparisonRecord) -> str | None:
 
 
 def colour_of(outcome: Outcome) -> str:
-    """Return the colour of an outcome on white, `#rrggbb`."""
+    """Return the colour of an outcome in the light theme, `#rrggbb`."""
     return COLOURS.get("regressed" if outcome in ("died", "failed") else outcome, COLOURS["dim"])
 
 
@@ -211,8 +211,8 @@ def _points(curve: Curve) -> list[tuple[int, float]]:
 def thin_out(values: Sequence[float | None], limit: int) -> list[int]:
     """Return the indices of about `limit` values that keep the shape of a curve: minimum and maximum of each stretch.
 
-    Every n-th value would not do: a stall is one step in thousands. Both ends are kept. Stretches without a finite
-    value keep their first index, so that the gap remains.
+    A stretch is one of `limit` / 2 equal parts of the curve. Every n-th value would not do: a stall is one step in
+    thousands. Both ends are kept, and the first index of a stretch without a finite value, so that the gap remains.
     """
     total = len(values)
     if total <= limit:

@@ -1,4 +1,4 @@
-"""Combines the saves in an arm's log with the proofs of its checkpoints: one line per save and per restore.
+"""Combines an arm's log with the proofs of its checkpoints: one line per restore, save and unmentioned checkpoint.
 
 An arm is one of the two compared versions; a proof is the result of verifying a checkpoint.
 """
@@ -36,7 +36,7 @@ STATES: dict[State, tuple[Verdict, str]] = {
 
 
 class CheckpointLine(Frozen):
-    """One save or restore of a checkpoint."""
+    """One save or restore of a checkpoint, or a checkpoint that the log does not mention."""
 
     step: str  # "?" if unknown
     run: int  # counted from 1; 0 if the arm has one run

@@ -25,7 +25,7 @@ class Operation:
     tensor: int  # number of the microbatch
     start: int  # index of the start event; -1 if that event is not drawn
     end: int | None  # index of the end event; None if the pass is unfinished
-    lines: str  # the two lines of the log with these events, in words
+    lines: str  # the numbers of the log's lines with these events, in words
 
 
 def draw_schedule(run: RunReading) -> str | None:
@@ -82,7 +82,7 @@ def _operation(key: tuple[int, str, int], events: Sequence[dict[str, Any]], star
 
 
 def assign_lanes(operations: Sequence[Operation]) -> dict[Operation, int]:
-    """Return the lane (line within its rank's row) of each operation; simultaneous operations get different lanes."""
+    """Return the lane (line within its rank's row) of each operation; simultaneous ones get different lanes."""
     free: dict[int, list[float]] = {}
     lanes: dict[Operation, int] = {}
     for operation in operations:

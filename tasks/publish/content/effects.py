@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from configs.schema import Frozen
 from tasks.records import MetricDiff
 
-WIDTH = 150.0  # px; the middle is no change
+WIDTH = 150.0  # px of an axis, whose middle is no change
 MARGIN = 4.0  # px on either side, so that a point at the edge is not cut off
-MIN_REACH, MAX_REACH = 3.0, 12.0  # bounds of the effect at an edge, in thresholds; larger effects are drawn there
+MIN_REACH, MAX_REACH = (
+    3.0,
+    12.0,
+)  # bounds of the effect at an end of the axis, in thresholds; larger effects are drawn there
 
 
 class EffectLine(Frozen):
-    """The coordinates of an effect and its interval, in px from the left. Right is worse."""
+    """A drawn effect. Coordinates are in px from the left; right is worse."""
 
     low: float | None  # ends of the interval; None if unknown
     high: float | None
@@ -23,7 +26,7 @@ class EffectLine(Frozen):
 
 
 def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, EffectLine]:
-    """Return metric → drawn effect, for the rows with an effect, a threshold and a known better direction."""
+    """Return metric → drawn effect, for the rows with an effect, a threshold, a baseline and a better direction."""
     drawn = [row for row in rows if row.effect is not None and row.threshold and row.baseline and row.better != "equal"]
     furthest = max((abs(end) / _threshold(row) for row in drawn for end in _effect_and_ends(row)), default=0.0)
     reach = min(max(MIN_REACH, furthest), MAX_REACH)

@@ -11,7 +11,7 @@ MIB = 2**20
 
 
 class Section(NamedTuple):
-    """A section: its title, its answer in one sentence, and lines of details, the most important first."""
+    """A section: its title, its answer in one sentence, and lines with details, in the order of the explanation."""
 
     title: str
     sentence: str
@@ -24,7 +24,7 @@ def list_sections(explanation: Explanation | None) -> list[Section]:
 
 
 def headline_of(explanation: Explanation) -> str:
-    """Return the headline; empty if the first section repeats it."""
+    """Return the headline; empty if the sentence of a section begins with it."""
     repeated = any(section.sentence.startswith(explanation.headline) for section in _sections(explanation))
     return "" if repeated else explanation.headline
 
@@ -75,6 +75,6 @@ def _place(row: LiveBuffer | TimeDifference) -> str:
 
 
 def _with_commit(text: str, places: Sequence[CodeLine | Root | None], commits: dict[tuple[str, int], str]) -> str:
-    """Return the text and, in brackets, the commit of the last place whose commit is known."""
+    """Return the text and, in square brackets, the commit of the last place whose commit is known, if any is."""
     found = [commits[place.file, place.line] for place in places if place and (place.file, place.line) in commits]
     return f"{text} [{found[-1]}]" if found else text

@@ -1,4 +1,4 @@
-"""Writes the commands in a report of a comparison: the most useful next command, and the command that repeats it."""
+"""Writes the commands in a report of a comparison: the most useful next command, and a command that repeats it."""
 
 import json
 import shlex
@@ -23,7 +23,7 @@ def add_next(record: ComparisonRecord, runs: Sequence[RunRecord], *, cases: int)
 
 
 def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]) -> ComparisonRecord:
-    """Return the comparison of two compiled steps with its next command: train both, or read a failed compile's log."""
+    """Return the comparison of two compiled steps with its next command: train both, or read an unfit arm's log."""
     unfit = record.programs.unfit if record.programs else ()
     failed = [run.log for run in compiles if run.arm in unfit]
     plans = _plans_of_arms(record, compiles)
@@ -81,7 +81,11 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
 
 
 def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[str]:
-    """Return the `maxview bisect` command; empty unless both differ and the candidate has several commits more."""
+    """Return the `maxview bisect` command between the commits of both arms; mostly empty.
+
+    Not empty if the verdict is regressed or changed, both commits are known, the candidate's is several commits after
+    the baseline's, and no arm has packages of its own.
+    """
     before, after = plans
     between = record.commits.get(record.candidate.name, ())
     diverged = bool(record.commits.get(record.baseline.name))
@@ -98,7 +102,7 @@ def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[
 def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
     """Return `maxview compare … --fresh` at the compared commits, or `maxview ingest` with the logs.
 
-    Empty if a run is None, or if the next command already is `maxview ingest`.
+    Empty if a run is None, or for `maxview ingest` if the next command already is one.
     """
     if baseline is None or candidate is None:
         return ""
@@ -118,7 +122,7 @@ def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candida
 
 
 def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
-    """Return the options of both arms' trainers: refs, repository, packages and `--aa`."""
+    """Return the options of both arms: blessed baseline, refs, repository, packages and `--aa`."""
     words = []
     if plans[0].blessed:
         words += ["--baseline", plans[0].blessed]

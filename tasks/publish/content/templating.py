@@ -1,4 +1,4 @@
-"""Loads the templates of the pages (with a Jinja environment that escapes all text), their scripts and styles."""
+"""Loads the templates of the pages in a Jinja environment that escapes all text, and their scripts and styles."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from tasks.records.text import visible
 
 
 def make_environment(**known: Any) -> Environment:
-    """Return an environment that escapes all values and fails on unknown names; `known`: names for all templates."""
+    """Return an environment that escapes all values and fails on undefined names. `known`: name → global value."""
     environment = Environment(
         loader=PackageLoader("tasks.publish"),
         autoescape=True,

@@ -9,13 +9,16 @@ from configs.schema import Frozen
 from tasks.records import ComparisonRecord, TimePart
 from tasks.records.text import visible
 
-MIN_SHARE = 0.0005  # smaller parts are not listed
+MIN_SHARE = 0.0005  # share of an arm's time; smaller parts are not listed
 PERCENT_A_LETTER = 0.8  # width of a letter, 6 px, in percent of a bar of 750 px
 TICKS = 5  # largest number of intervals of the axis
 
 
 def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
-    """Return the mean of each part over the arm's runs, in order of occurrence; shares are of their total time."""
+    """Return the mean of each part over the arm's runs, in order of occurrence.
+
+    Shares are of the runs' total time. The number of steps is the sum over the runs; the source is the longest part's.
+    """
     accounts = [account for account in record.times if account.arm == arm]
     total = sum(account.total_s for account in accounts)
     parts: dict[str, TimePart] = {}
@@ -52,7 +55,7 @@ def show_seconds(seconds: float) -> str:
 
 
 class BarPart(Frozen):
-    """One part of an arm's bar; `x` (its begin) and `width` are in percent of the longer arm's run."""
+    """One part of an arm's bar; `x` (its begin) and `width` are in percent of the longer mean run of both arms."""
 
     part: TimePart
     x: float
@@ -80,7 +83,7 @@ def axis_ticks(bars: dict[str, list[BarPart]]) -> list[tuple[float, str]]:
 
 
 def _order_in_time(part: TimePart) -> int:
-    """Return a sort key: start and compile first, the end last, all other parts in between."""
+    """Return a sort key: start, compile, all other parts, parts at the end, and the end last."""
     return {"start": -2, "compile": -1, "end": 2}.get(part.part, int(part.part.endswith(" at the end")))
 
 

@@ -1,4 +1,4 @@
-"""The signs, colours and words of verdicts, findings, deaths and metrics, the same on every surface."""
+"""The signs, colours and words of verdicts, findings, deaths and metrics, the same on pages, terminal and Prefect."""
 
 import re
 from typing import Literal, NamedTuple
@@ -11,9 +11,9 @@ from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff, Ver
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
-DIGITS = 6  # significant digits of a difference
+DIGITS = 6  # significant digits of a decimal number in a difference
 MAX_HEADING_LENGTH = 16  # characters of an arm's name in a narrow column
-SHORT = 64  # characters of a reason in a table, unless its first clause is longer
+SHORT = 64  # characters of the first clauses of a text, unless the first clause alone is longer
 MIN_SAID, MAX_CLAUSE_LENGTH = 24, 100  # characters; see `first_clauses`
 SHOWN_ONLY = frozenset(
     metric.name for metric in METRICS if metric.verdict_of == STEP_TIME.name
@@ -41,7 +41,7 @@ OUTCOMES: dict[Outcome, Word] = {
 }
 WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same", "not judged")
 
-# whether a floor (a level of the equality proof) holds -> the verdict whose sign and colour it has; None: not proved
+# whether a floor (a level of the equality proof) holds (None: undecided) -> the verdict whose sign and colour it has
 HOLDS: dict[bool | None, Verdict] = {True: "improved", False: "regressed", None: "unknown"}
 
 EFFECTS: dict[Effect, Word] = {
@@ -56,7 +56,7 @@ EFFECT_WORDS: dict[Effect, str] = {
     "note": "worth knowing",
 }
 
-# kind of death -> will running it again help?
+# kind of death -> answer to "will running it again help?"
 AGAIN: dict[DeathKind, str] = {
     "not_implemented": "No, not before it is implemented.",
     "device_oom": "No: it needs more memory than the device has.",
@@ -97,7 +97,7 @@ GROUPS: dict[Literal["maxview", "ours"], str] = {
 
 
 def word_of(record: ComparisonRecord, row: MetricDiff) -> Verdict:
-    """Return the displayed verdict of a row: its own, or `not judged` if the step time decides for it."""
+    """Return the displayed verdict of a row: `not judged` if the row of the step time decides for it, else its own."""
     has_step_time = any(other.metric == STEP_TIME.name for other in record.rows)
     return "not judged" if has_step_time and row.metric in SHOWN_ONLY else row.verdict
 
@@ -108,17 +108,17 @@ def count_rows(record: ComparisonRecord, word: Verdict) -> int:
 
 
 def list_rows_to_explain(record: ComparisonRecord) -> list[MetricDiff]:
-    """Return the judged rows whose verdict is not `same`; these need a reason."""
+    """Return the rows whose displayed verdict is neither `same` nor `not judged`; these need a reason."""
     return [row for row in record.rows if word_of(record, row) not in ("same", NOT_JUDGED)]
 
 
 def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> str:
-    """Return the heading of a group of rows."""
+    """Return the heading of a group of rows; compiles have one heading for both groups."""
     return "The compiled step" if record.programs else GROUPS[group]
 
 
 def name_row(record: ComparisonRecord, row: MetricDiff) -> str:
-    """Return a row's name with its unit; the titles of MaxView's rows already contain their units."""
+    """Return a row's title, with the unit for compiles and beyond MaxView, whose titles contain their units."""
     return visible(f"{row.title} ({row.unit})" if row.unit and (record.programs or row.group == "ours") else row.title)
 
 
@@ -128,7 +128,7 @@ def name_verdict(outcome: Outcome) -> str:
 
 
 def outcome_of(record: ComparisonRecord) -> Outcome:
-    """Return the verdict, or `died` if an arm did."""
+    """Return `died` if an arm died, else the verdict."""
     return "died" if record.has_died else record.verdict
 
 
@@ -145,12 +145,12 @@ def sides_of(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[st
 
 
 def name_heading(record: ComparisonRecord, arm: str) -> str:
-    """Return the arm's name for a narrow column, or its side if the name is long."""
+    """Return the name of an arm for a narrow column; its side if the name is long and the side known."""
     return visible(arm) if len(arm) <= MAX_HEADING_LENGTH else (name_side(record, arm) or visible(arm))
 
 
 def list_findings(record: ComparisonRecord) -> list[tuple[Finding, str]]:
-    """Return the findings, blocking ones first, each with the values that its message lacks.
+    """Return the findings, blocking ones first, each with its evidence if the message lacks a value of it.
 
     Empty if an arm died, because there is no verdict.
     """
@@ -165,7 +165,7 @@ def list_findings(record: ComparisonRecord) -> list[tuple[Finding, str]]:
 
 
 def cell_text(text: str, arm: ArmSummary) -> str:
-    """Return the text of a value, or the reason for its absence if the text is empty."""
+    """Return the text of a value; if it is empty, a text that says that the arm died or has no value."""
     if text.strip():
         return visible(text)
     return DIED if arm.has_died else ABSENT
@@ -187,9 +187,9 @@ def absent_text(record: ComparisonRecord) -> str:
 
 
 def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
-    """Return the text of the difference, with its effect, and a warning if it is noise or if each arm has only one run.
+    """Return the text of the difference, with its effect, and in brackets if it is noise or from one run of each arm.
 
-    The effect of MaxView's rows is omitted, because another row has the same effect. brief: without the warning.
+    The effect of MaxView's rows is omitted, because another row has the same effect. brief: without the brackets.
     """
     words = round_numbers(visible(row.difference_text)) or "—"
     if words == "—" and row.difference:  # a count whose cells are in billions
@@ -208,7 +208,7 @@ def is_noise(row: MetricDiff) -> bool:
 
 
 def round_numbers(text: str) -> str:
-    """Return the text with at most DIGITS significant digits in each decimal number."""
+    """Return the text with each decimal number from 1 on rounded to DIGITS significant digits, but not to tens."""
 
     def round_one(match: re.Match[str]) -> str:
         whole, decimals = match.groups()
@@ -222,7 +222,7 @@ def round_numbers(text: str) -> str:
 
 
 def threshold_text(row: MetricDiff) -> str:
-    """Return the text of the threshold, or its number with the metric's unit; empty without a threshold."""
+    """Return the text of the threshold or, without a text, its number with the metric's unit; else empty."""
     if row.threshold_text or row.threshold is None:
         return visible(row.threshold_text)
     return f"±{row.threshold:g} {visible(row.unit)}".rstrip()
@@ -232,7 +232,7 @@ def first_clauses(text: str) -> str:
     """Return as many complete clauses as fit into SHORT characters, and at least one, without text in brackets.
 
     Clauses end at `;` or `:`. If the result would be longer than MAX_CLAUSE_LENGTH, or end at a `;` with fewer than
-    MIN_SAID characters, it ends at the last comma within SHORT instead.
+    MIN_SAID characters, it ends at the last comma between MIN_SAID and SHORT instead, if there is one.
     """
     while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
         text = bare
@@ -245,12 +245,12 @@ def first_clauses(text: str) -> str:
 
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:
-    """Return the text with non-breaking spaces inside intervals, counts and numbers with a unit or a tolerance."""
+    """Return the text with `blank` in place of the spaces around …, ± and ×, and before % and "billion"."""
     return re.sub(r" (?=[%…±×]|billion)|(?<=[…±×]) ", blank, text)
 
 
 def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
-    """Return (name, value) of an arm's commit, versions, devices, start and exit code, without unknown ones."""
+    """Return (name, value) of an arm's facts: commit, versions, devices, start, exit code, …; without unknown ones."""
     here = arm.environment
     devices = " × ".join(part for part in (str(here.num_devices or ""), here.device_kind or "") if part)
     mesh = ", ".join(f"{axis} {size}" for axis, size in (here.mesh or {}).items())
@@ -281,7 +281,7 @@ def split_facts(record: ComparisonRecord) -> dict[str, dict[str, str]]:
 
 
 def format_moment(iso: str | None) -> str | None:
-    """Return an ISO 8601 UTC time as `2026-01-31 12:00:00 UTC`, any other text unchanged, and None if it is empty."""
+    """Return an ISO 8601 UTC time as `2026-01-31 12:00:00 UTC`, another text unchanged, and None for an empty one."""
     return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)$", r"\1 \2 UTC", iso) if iso else None
 
 

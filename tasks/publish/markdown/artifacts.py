@@ -32,9 +32,11 @@ from tasks.publish.content.verdict_words import (
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
-MAX_KEY_LENGTH = 100
-MAX_DIFFERENCES = 10  # shown per section of an explanation, and between two compiled programs
-MAX_HEADING_LENGTH = 20  # characters; longer labels become "baseline" and "candidate", because UIs cut off wide tables
+MAX_KEY_LENGTH = 100  # characters
+MAX_DIFFERENCES = 10  # lines shown per section of an explanation, and differences shown of two compiled programs
+MAX_HEADING_LENGTH = (
+    20  # characters; longer labels of arms become "baseline" and "candidate", because UIs cut off wide tables
+)
 MAX_TEXT_LENGTH = 600  # characters of a text in an artifact; the page has the full text
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
@@ -43,8 +45,8 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
 def artifact_key(*parts: str) -> str:
     """Return a Prefect artifact key for names: lowercase letters, digits and dashes, at most 100 characters.
 
-    Underscores and dots become dashes: `01_base` gives `01-base`. If other characters are replaced or cut off, a short
-    hash is added, so that `feat/x` and `feat:x` do not overwrite each other.
+    The names are joined by dashes. Underscores and dots become dashes: `01_base` gives `01-base`. If anything else is
+    changed or cut off, a short hash is added, so that `feat/x` and `feat:x` do not overwrite each other.
     """
     wanted = "-".join(parts)
     key = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
@@ -60,7 +62,7 @@ def summary_description(record: ComparisonRecord) -> str:
 
 
 def summary_markdown(record: ComparisonRecord) -> str:
-    """Return a comparison as Markdown for both Prefect UIs: verdict, next step, findings, charts as images, tables."""
+    """Return a comparison as Markdown for both Prefect UIs: verdict, next step, causes, findings, charts, tables."""
     answer = answer_of(record)
     blocks = [
         f"# {name_verdict(outcome_of(record))}: {_md(record.case)}",
@@ -105,7 +107,7 @@ def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
 
 
 def escape_markdown(text: str) -> str:
-    """Return the text, shortened and with escaped markup, HTML, links and mentions (`@name`), also for table cells."""
+    """Return the text for Markdown and its tables: shortened, markup, HTML, links and mentions (`@name`) escaped."""
     escaped = _MARKDOWN.sub(r"\\\1", shorten(visible(text), MAX_TEXT_LENGTH))
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace("://", ":&#47;&#47;").replace("www.", "www&#46;").replace("@", "&#64;")

@@ -17,11 +17,11 @@ from tasks.records.text import shorten, visible
 from tasks.store import safe_name
 
 MAX_TEXT_LENGTH = 300  # characters of a headline or a reason
-MAX_ROWS = 20  # per case
+MAX_ROWS = 20  # rows per case
 
 
 def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]], name: str) -> str:
-    """Return one line per case, the rows that are not the same, and the next command of the worst case.
+    """Return the comment: a line per case, the judged rows that are not the same, and the worst case's next command.
 
     The comment begins with a hidden marker that contains `name`, so that each comparison updates its own comment.
     """

@@ -1,6 +1,7 @@
 """Turns the record of a nightly run into a Markdown summary, a comment for GitHub, and a chat message.
 
-A nightly run compares a matrix of cells; a cell is one case of one comparison.
+A nightly run (a night) compares a matrix of cells; a cell is one case of one comparison. A cell is bad if its result
+makes the night bad (`CellResult.counts`).
 """
 
 from collections.abc import Sequence
@@ -10,14 +11,14 @@ from tasks.publish.markdown.artifacts import draw_table, escape_markdown
 from tasks.records.text import shorten, visible
 from tasks.resolve.plan_night import BISECTED, CellResult, NightRecord
 
-CHANGED_EVENT = "maxview.nightly.changed"
+CHANGED_EVENT = "maxview.nightly.changed"  # name of the Prefect event of a night with changes
 MARKER = "<!-- maxview:{} -->"  # hidden first line of a comment, to find and update it
-MAX_HEADLINE_LENGTH = 300  # characters
+MAX_HEADLINE_LENGTH = 300  # characters of a headline or of a line about a change
 MAX_LINES = 20  # changes per message
 
 
 def night_markdown(record: NightRecord) -> str:
-    """Return the summary of a night: headline, facts, bad cells, culprits, matrix, cells in quarantine."""
+    """Return the summary of a night: headline, facts, bad cells, bisections, matrix, cells in quarantine."""
     blocks = [
         f"# {night_headline(record)}",
         _facts(record),
@@ -30,7 +31,10 @@ def night_markdown(record: NightRecord) -> str:
 
 
 def night_headline(record: NightRecord) -> str:
-    """Return the number of bad cells or, if there are none, of undecided cells or, if there are none, of all cells."""
+    """Return a sentence with the number of bad cells or, if there are none, of unknown cells, else of all cells.
+
+    Cells in quarantine are neither bad nor unknown here.
+    """
     total, bad = len(record.results), len(record.bad)
     if bad:
         return f"✗ {bad} of {total} comparisons need a look"
@@ -44,7 +48,7 @@ def comment_markdown(record: NightRecord) -> str:
 
 
 def night_message(record: NightRecord) -> str:
-    """Return the changes since the night before as text for Slack; empty without changes."""
+    """Return the changes since the previous night as text for Slack; empty without changes."""
     if not record.changes:
         return ""
     lines = [shorten(visible(line), MAX_HEADLINE_LENGTH) for line in record.changes[:MAX_LINES]]

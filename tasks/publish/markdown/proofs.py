@@ -22,7 +22,7 @@ def list_wrong(proofs: Sequence[CheckpointProof]) -> list[CheckpointProof]:
 
 
 def proofs_markdown(proofs: Sequence[CheckpointProof]) -> str:
-    """Return the problems, then the number of checkpoints by highest proved level, as Markdown for both Prefect UIs."""
+    """Return problems, then the number of checkpoints per highest proved level, as Markdown for both Prefect UIs."""
     wrong = list_wrong(proofs)
     blocks = [f"# {'✗' if wrong else '✓'} {proofs_headline(proofs)}"]
     if wrong:
@@ -37,7 +37,7 @@ def _problems(proof: CheckpointProof) -> str:
 
 
 def proof_rows(proofs: Sequence[CheckpointProof]) -> list[dict[str, str]]:
-    """Return one row per proof for a table artifact, failed ones first; every value is a string."""
+    """Return one row per proof for a table artifact, those of `list_wrong` first; every value is a string."""
     return [_row(proof) for proof in sorted(proofs, key=lambda proof: (proof.ok or proof.retired, proof.path))]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) -> None:
-    """Print every config key with its value and origin, and the environment variables of the trainer on `target`."""
+    """Print every config key with value and origin, the attention kernel, and the trainer's environment on `target`."""
     values = resolved.config.model_dump()
     if as_json:
         shown: dict[str, Any] = {k: {"value": v, "origin": resolved.values[k].origin} for k, v in values.items()}
@@ -43,7 +43,7 @@ def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) ->
 
 
 def show_matrix(*, as_json: bool) -> None:
-    """Print the comparisons, cases, targets and models."""
+    """Print the comparisons, cases, targets and models, each with its question, first comment or devices."""
     cases = {name: first_comment(find("cases", name)) for name in list_names("cases")}
     comparisons = {name: load_comparison(name).question for name in list_names("comparisons")}
     targets = {name: load_target(name) for name in list_names("targets")}

@@ -1,4 +1,4 @@
-"""Renders the floors (levels of the equality proof) of several cases as one table, with the reasons for failures."""
+"""Renders the floors (levels of the equality proof) of several cases as one table, with reasons for those that fail."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,10 @@ FLOORS = ("same program", "same bits", "same checkpoint")
 
 
 def render_floors(records: Sequence[ComparisonRecord], left_out: Mapping[str, str]) -> RenderableType:
-    """Return the table; empty if no record has floors. left_out: case → reason why it was not run."""
+    """Return the table; empty if no record has floors. left_out: case → reason why it was not run.
+
+    "Why not" has the evidence of each floor that does not hold or was not decided.
+    """
     if not any(record.floors for record in records):
         return Group()
     table = Table(box=box.SIMPLE_HEAD, title="Floors, case by case", title_justify="left", pad_edge=False)

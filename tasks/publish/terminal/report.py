@@ -41,15 +41,15 @@ from tasks.publish.content.verdict_words import (
 from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
 from tasks.records.text import visible
 
-MAX_DIFFERENCES = 6  # between programs
-MAX_CAUSES = 4  # lines per section of an explanation
-# of checkpoints in these states, only the steps are listed
+MAX_DIFFERENCES = 6  # differences shown of two compiled programs
+MAX_CAUSES = 4  # lines shown per section of an explanation
+# checkpoints in these states are listed together, by their steps only
 SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})
-MAX_ARRAYS = 5  # differing arrays; the page has all
-type Row = tuple[Text | str, Text]  # of a section
+MAX_ARRAYS = 5  # differing arrays shown; the page has all
+type Row = tuple[Text | str, Text]  # both cells of a row in a section, see `_list`
 GLUE = "\ue000"  # stands for a non-breaking space, because rich breaks lines at every space of Unicode
 GAP = 2  # characters between the columns of a table
-MAX_WORD_LENGTH = 14  # characters; longer words in a table may be folded, but numbers never
+MAX_WORD_LENGTH = 14  # characters; longer words in a table may be folded, but no numbers and signs
 
 
 def print_comparison(
@@ -71,7 +71,7 @@ def print_comparison(
 
 
 def render_terminal(record: ComparisonRecord) -> RenderableType:
-    """Return the report. It is legible at 80 columns and without colours; its last line is the verdict."""
+    """Return the report. It is legible at 80 columns and without colours; it ends with the verdict and the headline."""
     parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
     if record.explanation is not None:
         parts.append(render_explanation(record.explanation))
@@ -165,7 +165,7 @@ def _findings(record: ComparisonRecord) -> Iterator[Row]:
 
 
 class _Metrics:
-    """The table of metrics. Its columns are wide enough for every number."""
+    """The tables of metrics, one per group. Their columns are wide enough for every number if the terminal is."""
 
     def __init__(self, record: ComparisonRecord):
         self.record = record
@@ -202,9 +202,9 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
 
 
 def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:
-    """Return the width of each column in characters: its longest word, plus a share of the remaining `room`.
+    """Return the width of each column in characters: its longest word, plus a share of the rest of `room`.
 
-    Each further character goes to the column that lacks most. Returns None for every column if the words do not fit.
+    Each remaining character goes to the column that lacks most. Returns None for every column if the words do not fit.
     """
     widths = [max(map(_least_width, texts)) for texts in columns]
     lack = [max(map(len, texts)) - width for texts, width in zip(columns, widths, strict=True)]
@@ -226,7 +226,7 @@ def _least_width(text: str) -> int:
 
 
 def _reasons(record: ComparisonRecord) -> Iterator[Row]:
-    """Yield each reason with the titles of its rows, for judged rows that are not `same`; the page has all reasons."""
+    """Yield each reason with its rows' titles, for judged rows that are not `same`; nothing if an arm died."""
     groups: dict[str, list[MetricDiff]] = {}
     for row in [] if record.has_died else list_rows_to_explain(record):
         threshold = threshold_text(row)
@@ -239,7 +239,7 @@ def _reasons(record: ComparisonRecord) -> Iterator[Row]:
 
 
 def render_explanation(explanation: Explanation) -> RenderableType:
-    """Return the explanation alone: its headline and the first lines of each section."""
+    """Return the explanation alone: its headline, and of each section the sentence and the first lines."""
     return _Report(Group(*_list(TITLE, _explanation(explanation))))
 
 
@@ -253,7 +253,7 @@ def _explanation(explanation: Explanation) -> Iterator[Row]:
 
 
 def _programs(record: ComparisonRecord) -> Iterator[Row]:
-    """Yield the differences of two compiled programs, the largest share first, and the number of the others."""
+    """Yield the first differences of two compiled programs, in the record's order, and the number of the others."""
     if record.programs is None:
         return
     for item in record.programs.differences[:MAX_DIFFERENCES]:

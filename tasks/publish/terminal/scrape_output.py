@@ -23,12 +23,12 @@ _KEYS = (
     "name", "exit_code", "started", "ended", "error", "steps", "evals", "environment", "memory", "parameters", "flops",
     "checkpoints", "stalls", "config", "ranks", "schedule", "coverage",
 )  # fmt: skip
-_TABLES = ("steps", "timers")
-_ROWS = 20_000  # rows that are converted to text at once
+_TABLES = ("steps", "timers")  # the keys whose values are tables
+_ROWS = 20_000  # rows of a table that are converted to text at once
 
 
 def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet"], output: Path | None) -> None:
-    """Print the runs, or write them to `output`: tables as text, one JSON object, or the steps of all runs as Parquet.
+    """Print the runs, or write them to `output`: as tables and lines, as JSON, or the steps of all runs as Parquet.
 
     Raises ValueError for Parquet without `output`.
     """
@@ -55,7 +55,7 @@ def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet
 
 
 def write_schedule(reading: LogReading, path: Path) -> None:
-    """Write the SVG of the only schedule in a reading. Raises ValueError if there is none, or more than one."""
+    """Write the pipeline schedule of the only run that has one as SVG. Raises ValueError for none or several."""
     runs = [run for run in reading.runs if run.schedule]
     if len(runs) != 1:
         raise ValueError(
@@ -175,7 +175,7 @@ def _plain(value: Any) -> Any:
 
 
 def show_progress(console: Console, size: int, line: bytes) -> None:
-    """Print the number of bytes read so far, and the last line."""
+    """Print the number of bytes read so far (`size`) in MB, and the end of the last line."""
     text = plain(line.decode("utf-8", "replace").strip()[-100:])
     console.print(f"{size / 1e6:,.1f} MB  {text}", highlight=False, no_wrap=True, overflow="ellipsis")
 
