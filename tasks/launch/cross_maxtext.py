@@ -29,10 +29,10 @@ def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
 
     The two runs must be of different arms, and train MaxText on this machine with checkpoints.
     """
-    place = plans.index(plan)
-    if place == 0:
+    index = plans.index(plan)
+    if index == 0:
         return None
-    before = plans[place - 1]
+    before = plans[index - 1]
     fits = all(
         one.trainer == "maxtext" and one.backend == "local" and one.compiles_for is None
         and one.config.get("enable_checkpointing", True)

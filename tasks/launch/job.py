@@ -121,9 +121,9 @@ def find_source_folder(plan: RunPlan, plans: Sequence[RunPlan], store: Store) ->
     If the first run died, the second run had no checkpoint to restore. If then only the first run is repeated, the
     first run restores the second run's checkpoint.
     """
-    place = plans.index(plan)
-    if place > 0:
-        before = plans[place - 1]
+    index = plans.index(plan)
+    if index > 0:
+        before = plans[index - 1]
         return store.run(before.run_name).path if proves_by_restoring(plan, before) else None
     behind = plans[1] if len(plans) > 1 and proves_by_restoring(plans[1], plan) else None
     if behind is None:

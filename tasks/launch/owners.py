@@ -1,8 +1,7 @@
 """Lets one flow at a time own a run and its job. Other flows wait and reuse the result.
 
-If the store is in a bucket, this holds for flows on all machines.
-
-The store keeps the ids of the flow runs that own a job, so that the job can be ended after its flow run has crashed.
+If the store is in a bucket, this includes flows on other machines. The store keeps the ids of the flow runs that own a
+job, so that the job can be ended after its flow run has crashed.
 """
 
 import time

@@ -77,7 +77,7 @@ class ServerFiles:
                 yield True
 
     def end(self) -> bool:
-        """End the server if it runs; return False if a command uses it."""
+        """End the server if it runs and has no users; return whether it has none."""
         with self.unused() as unused:
             server = self.find() if unused else None
             if server is not None:
@@ -149,7 +149,7 @@ def server_key() -> str:
 
 
 def main(files: ServerFiles, port: int, idle_s: float) -> None:
-    """Serve until SIGTERM, until there was no user for `idle_s` seconds, or until the server's files are gone.
+    """Serve until SIGTERM, until there was no user for `idle_s` seconds, or until no command can find it.
 
     Returns at once if the server of this key runs already. port 0: any free port.
     """

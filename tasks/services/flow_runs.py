@@ -62,11 +62,11 @@ def is_alive_after_all(flow_run: str) -> bool:
     After a long outage of the server, the server's automation marks every running flow run as Crashed.
     """
     with get_client(sync_client=True) as client:
-        ended = client.read_flow_run(UUID(flow_run)).state
+        state = client.read_flow_run(UUID(flow_run)).state
         criteria = {
             "event": {"name": [HEARTBEAT]},
             "resource": {"id": [f"prefect.flow-run.{flow_run}"]},
-            "occurred": {"since": ended.timestamp.isoformat()} if ended is not None else {},
+            "occurred": {"since": state.timestamp.isoformat()} if state is not None else {},
         }
         if not client.request("POST", "/events/filter", json={"filter": criteria, "limit": 1}).json()["events"]:
             return False

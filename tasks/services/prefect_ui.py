@@ -129,11 +129,14 @@ def log_result(lines: Iterable[tuple[str, str]]) -> None:
 
 
 def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> State[Any]:
-    """Return the flow run's state, named by the verdict; Failed if a case regressed, changed or died."""
+    """Return the flow run's state, named by the verdict; Failed if a case regressed, changed or died.
+
+    problem: text before the verdicts in the state's message; empty: none.
+    """
     status = exit_status(comparisons)
     alone = len(comparisons) == 1  # the flow run's name already contains the case
-    verdicts = [record.headline if alone else f"{record.case}: {record.headline}" for record in comparisons]
-    message = " · ".join(([problem] if problem else []) + verdicts)[:1000]
+    headlines = [record.headline if alone else f"{record.case}: {record.headline}" for record in comparisons]
+    message = " · ".join(([problem] if problem else []) + headlines)[:1000]
     if status == 1:
         worse = any(record.verdict != "changed" for record in comparisons if exit_status([record]) == 1)
         return Failed(name=REGRESSED if worse else CHANGED, message=message)

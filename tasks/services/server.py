@@ -231,13 +231,13 @@ def check(url: str) -> None:
     try:
         health = httpx.get(f"{url.rstrip('/')}/health", timeout=10)
         health.raise_for_status()
-        known = health.json() is True  # other programs also answer, for example a proxy with its login page
+        is_prefect = health.json() is True  # other programs also answer, for example a proxy with its login page
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ServerError(f"no Prefect server answers at {url} ({reason}): {remedy}") from error
     except ValueError:
-        known = False
-    if not known:
+        is_prefect = False
+    if not is_prefect:
         raise ServerError(f"the server at {url} is no Prefect server: {remedy}")
     try:
         with get_client(sync_client=True) as client:
@@ -245,8 +245,8 @@ def check(url: str) -> None:
     except PrefectHTTPStatusError as error:
         status = error.response.status_code
         if status in (401, 403):
-            asked = "PREFECT_API_AUTH_STRING (user:password) or PREFECT_API_KEY"
-            raise ServerError(f"the Prefect server at {url} needs a login (status {status}): set {asked}") from error
+            login = "PREFECT_API_AUTH_STRING (user:password) or PREFECT_API_KEY"
+            raise ServerError(f"the Prefect server at {url} needs a login (status {status}): set {login}") from error
         raise ServerError(f"the server at {url} is no Prefect server (status {status}): {remedy}") from error
     except (httpx.HTTPError, ValueError) as error:
         raise ServerError(f"the server at {url} is no Prefect server ({type(error).__name__}): {remedy}") from error

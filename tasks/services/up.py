@@ -190,9 +190,9 @@ def stop(state: Path, say: Callable[[str], None]) -> bool:
 
     Raises ConfigError if the server uses another home or database than this command.
     """
-    known = state / PLACE_FILE
+    place_file = state / PLACE_FILE
     server = processes.read_kept(SERVER, state, Kept)
-    place = Place.model_validate_json(known.read_text()) if known.is_file() else None
+    place = Place.model_validate_json(place_file.read_text()) if place_file.is_file() else None
     if server is not None and place is not None and place.home is not None:
         mine = home_and_database_of(settings_of(place, os.environ))
         if mine != {"home": place.home, "database": place.database}:

@@ -54,13 +54,13 @@ class Claims:
         claim is replaced; else raises TakenError naming the other machine. Raises AlreadyThereError if the claim
         changes meanwhile.
         """
-        known = self._files.stat(f"{name}/{RECORD}")
+        record = self._files.stat(f"{name}/{RECORD}")
         ours = Claim(
             host=socket.gethostname(),
             pid=os.getpid(),
             folder=str(self._folder),
             since=datetime.now(UTC).isoformat(timespec="seconds"),
-            replaces=known.version if known else None,
+            replaces=record.version if record else None,
             flow_runs=flow_runs,
         )
         place, text = f"{name}/{WRITER}", ours.model_dump_json().encode()
@@ -68,8 +68,8 @@ class Claims:
             self._files.write(place, text, create=True)
             return ours
         except AlreadyThereError:
-            found = self._files.stat(place)
-        if found is None:  # the other claim has just been released
+            current = self._files.stat(place)
+        if current is None:  # the other claim has just been released
             self._files.write(place, text, create=True)
             return ours
         other = self._read(name)
@@ -81,7 +81,7 @@ class Claims:
                 "with --take-over goes on with what it has left",
                 other,
             )
-        self._files.write(place, text, version=found.version)
+        self._files.write(place, text, version=current.version)
         return ours
 
     def check(self, name: str) -> Claim | None:

@@ -66,9 +66,9 @@ class GcsFiles:
         is required.
         """
         with self._errors(""):
-            asked = [f"storage.objects.{what}" for what in (*READING, *WRITING)]
-            held = self._bucket.test_iam_permissions(asked, timeout=TIMEOUT_S)
-        missing = [name for name in asked if name not in held]
+            permissions = [f"storage.objects.{what}" for what in (*READING, *WRITING)]
+            held = self._bucket.test_iam_permissions(permissions, timeout=TIMEOUT_S)
+        missing = [name for name in permissions if name not in held]
         needed = [name for name in missing if not reading or name.rpartition(".")[2] in READING]
         if needed:
             role = "objectViewer" if reading else "objectUser"

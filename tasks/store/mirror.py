@@ -107,17 +107,17 @@ class Mirror:
 
         without: name of a file to omit; empty: none. only: glob patterns; a file name must match at least one.
         """
-        there = {entry.name: entry for entry in self.files.entries(name)}
-        found = [path for path in (self.folder / name).rglob("*") if path.is_file() and not path.name.startswith(".")]
-        named = {path.relative_to(self.folder).as_posix(): path for path in found}
+        remote = {entry.name: entry for entry in self.files.entries(name)}
+        local = [path for path in (self.folder / name).rglob("*") if path.is_file() and not path.name.startswith(".")]
+        paths = {path.relative_to(self.folder).as_posix(): path for path in local}
         different = [
             file
-            for file, path in named.items()
+            for file, path in paths.items()
             if file != f"{name}/{without}"
             and any(fnmatchcase(path.name, pattern) for pattern in only)
-            and (file not in there or differs(path, there[file]))
+            and (file not in remote or differs(path, remote[file]))
         ]
-        _in_order(lambda file: self.files.upload(file, named[file]), different)
+        _in_order(lambda file: self.files.upload(file, paths[file]), different)
         return len(different)
 
     def record(self, name: str, text: bytes) -> None:
@@ -150,8 +150,8 @@ class Mirror:
         StoreError if the run's record differs from the working copy's: another machine has written it meanwhile.
         """
         claim = self.claims.take(name, flow_runs, is_over=is_over)
-        found = self.files.stat(f"{name}/{RECORD}")
-        if _version(found) != claim.replaces or (found is not None and differs(self.folder / found.name, found)):
+        record = self.files.stat(f"{name}/{RECORD}")
+        if _version(record) != claim.replaces or (record is not None and differs(self.folder / record.name, record)):
             self.claims.give_back(name)
             raise StoreError(
                 f"{self.files.url(name)}: was recorded by another machine meanwhile; the same command reads it"

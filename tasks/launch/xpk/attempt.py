@@ -109,9 +109,9 @@ class Attempt:
                 return limit, TIMED_OUT
             if self._is_over():
                 settled = settled or time.monotonic()
-                known = self._view.terminal is not None and self._view.exit_code is not None
+                has_exit = self._view.terminal is not None and self._view.exit_code is not None
                 blocked = not self._view.over and self._pump is None
-                if known or time.monotonic() - settled > (BLOCKED_S if blocked else SETTLE_S):
+                if has_exit or time.monotonic() - settled > (BLOCKED_S if blocked else SETTLE_S):
                     return self._cause(), self._view.exit_code
             else:
                 settled = None

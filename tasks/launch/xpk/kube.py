@@ -232,11 +232,11 @@ class KubeApi:
         if response.status_code not in DENIALS:
             return
         host, place = self._configuration.host, "" if right.cluster_wide else f" in the namespace {self._namespace}"
-        known = right in self._granted or (self._granted_path is not None and self._denies(self._granted_path))
-        if not known and self._granted_path is not None and right != rights.REVIEW_RIGHTS:
-            known = self.allows(right)  # the server may have loaded its roles by now
+        temporary = right in self._granted or (self._granted_path is not None and self._denies(self._granted_path))
+        if not temporary and self._granted_path is not None and right != rights.REVIEW_RIGHTS:
+            temporary = self.allows(right)  # the server may have loaded its roles by now
         starts = self._granted_path is None and time.monotonic() - self._away_at < STARTING_S
-        if (known or starts) and not right.without:
+        if (temporary or starts) and not right.without:
             self._renew()
             raise NotAnswering(f"{host} temporarily denies permission to {right}{place}: {_reason(response)}")
         cure = (
@@ -300,20 +300,20 @@ def choose_context(settings: Xpk) -> str | None:
     """
     if settings.context is not None:
         return settings.context
-    known = _contexts()
+    contexts = _contexts()
     region = settings.zone.rpartition("-")[0]
     names = [f"gke_{settings.project}_{place}_{settings.cluster}" for place in (settings.zone, region)]
-    for name in known:
+    for name in contexts:
         if name in names:
             return name
     try:
         load_incluster_config(Configuration())  # type: ignore[no-untyped-call]
     except ConfigException as error:
-        others = f" (its contexts: {', '.join(known)})" if known else ""
+        others = f" (its contexts: {', '.join(contexts)})" if contexts else ""
         raise LaunchError(
             f"the kubeconfig has no context for cluster {settings.cluster}{others}; run `gcloud container clusters "
             f"get-credentials {settings.cluster} --location {region} --project {settings.project}`, or set `context` "
-            "of the target" + (" to one of them" if known else "")
+            "of the target" + (" to one of them" if contexts else "")
         ) from error
     return None
 

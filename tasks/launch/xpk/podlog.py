@@ -176,25 +176,25 @@ def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
 
     `pod`: a prefix of the pod's name, because its random suffix is unknown once the pod is gone.
     """
-    wanted = [
+    conditions = [
         'resource.type="k8s_container"',
         f'resource.labels.cluster_name="{settings.cluster}"',
         f'resource.labels.namespace_name="{settings.namespace}"',
         f'resource.labels.pod_name:"{pod}"',
     ]
     if gap.cursor.since:
-        wanted.append(f'timestamp>="{gap.cursor.since}"')
+        conditions.append(f'timestamp>="{gap.cursor.since}"')
     if gap.before:
-        wanted.append(f'timestamp<"{gap.before}"')
+        conditions.append(f'timestamp<"{gap.before}"')
     argv = [
-        "gcloud", "logging", "read", " AND ".join(wanted), f"--project={settings.project}", "--format=json",
+        "gcloud", "logging", "read", " AND ".join(conditions), f"--project={settings.project}", "--format=json",
         "--order=asc", "--freshness=30d",
     ]  # fmt: skip
     try:
-        found = subprocess.run(
+        result = subprocess.run(
             argv, capture_output=True, text=True, timeout=CLOUD_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL
         )
-        entries = json.loads(found.stdout or "[]")
+        entries = json.loads(result.stdout or "[]")
     except FileNotFoundError as error:
         needed = "it is needed to fetch the missing lines from Cloud Logging"
         raise LaunchError(f"gcloud is not installed; {needed}") from error
