@@ -110,9 +110,10 @@ def members(process: StartedProcess) -> Iterator[int]:
 
 
 def end_session(process: StartedProcess, *, patience_s: float) -> bool:
-    """End a process and its session: SIGTERM to the process, SIGKILL to the session's rest after `patience_s`.
+    """End a process and its session: SIGTERM to the process, then SIGKILL to the rest.
 
-    Returns whether the process ended without SIGKILL. Does nothing if all have ended.
+    Sends SIGKILL once the process has ended, at the latest after `patience_s` seconds. Returns whether the
+    process ended without SIGKILL. Does nothing if all have ended.
     """
     by_itself = True
     if is_running(process):

@@ -3,7 +3,7 @@
 The supervisor's standard output is the run's log, opened and locked by the launcher. Its standard input is a pipe: one
 byte means that the launcher has stored the run's handle, end of file that the launcher died before. The supervisor
 writes the log's first and last lines like an XPK pod (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), limits the time and the
-log's size, sends SIGTERM to the command when it gets SIGTERM or SIGINT, and at the end kills the rest of the command's
+log's size, sends SIGTERM to the command when it gets SIGTERM or SIGINT, and at the end ends the rest of the command's
 process group. Uses the standard library only: it starts in milliseconds and can run with `python -I -S`.
 """
 
@@ -53,7 +53,7 @@ def control(option: int, value: int | bytes) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run argv[3:] and return its exit code (see `wait`); 0 without running it if the launcher has died.
+    """Run argv[3:] and return its exit code (see `wait`), or CANNOT_START. Return 0 at once if the launcher has died.
 
     Limits: argv[0] seconds, argv[1] seconds from SIGTERM to SIGKILL, argv[2] MB of log.
     """

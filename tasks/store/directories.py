@@ -68,7 +68,7 @@ class RunDirectory:
         return None if plan.files.checkpoints is None else self.path / plan.files.checkpoints
 
     def create(self) -> "RunDirectory":
-        """Create the folder. Raises StoreError if that fails, or if a symbolic link would redirect writes."""
+        """Create the folder; return this object. Raises StoreError on failure, or if a link would redirect writes."""
         links = [path for path in (self.path, self.checkpoints, self.manifests) if path.is_symlink()]
         if links:
             raise StoreError(f"{links[0]}: is a link to another place: remove it, or choose another --out")
@@ -170,7 +170,7 @@ class RunDirectory:
                 )
 
     def find_changed(self) -> list[str]:
-        """Return the names of files that changed since the record was written; none for a store in a bucket."""
+        """Return the names of record, log, metrics and program if they changed since the end; none in a bucket."""
         return [] if self.mirror is not None else find_changed(self.path)
 
     def remove_seal(self) -> None:

@@ -113,7 +113,8 @@ def open_store(out: str | Path, *, reading: bool = False) -> Store:
 def check_writable(out: str | Path) -> tuple[str, Path]:
     """Return the address of the store `out`, and an existing local folder on the disk that the store's runs fill.
 
-    Creates nothing: the folder is the store's or its nearest existing parent. Raises StoreError as `open_store` does.
+    Creates nothing: the folder is the store's (of a bucket, the working copy's) or its nearest existing parent. Raises
+    StoreError as `open_store` does.
     """
     if str(out).startswith("gs://"):
         from tasks.store.gcs import GcsFiles  # takes a second to import

@@ -47,7 +47,7 @@ class Attempt:
         self._view = JobView(exists=True)
         self._cursor = LogCursor()
         self._pump: PodLog | None = None  # reads the log of the first pod; None: that pod has not started
-        self._node: str | None = None  # of the first pod
+        self._node: str | None = None  # node of the first pod; None: not scheduled yet
         self._hosts: tuple[str, ...] = ()  # the nodes of all pods
         self._silent_since: float | None = None  # monotonic time of the first unanswered request; None: no outage
         self._not_before = 0.0  # monotonic time of the next request that an overloaded API server allows

@@ -225,9 +225,9 @@ class GatheredLog:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = open_locked(path)
-        self._held: list[bytes] = []
+        self._held: list[bytes] = []  # possible last lines, not written yet
         self._broken = False  # whether the last line has no line break
-        self.empty = True  # whether this flow has not written yet
+        self.empty = True  # whether this flow has neither written nor kept text
 
     @property
     def closed(self) -> bool:
