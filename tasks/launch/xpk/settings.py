@@ -20,7 +20,7 @@ class Xpk(ImageSettings):
     num_slices: Annotated[int, Field(ge=1, le=256)] = 1
     priority: Literal["very-low", "low", "medium", "high", "very-high"] = "medium"
     namespace: PlainText = "default"
-    context: PlainText | None = None  # name in the kubeconfig; None: gke_PROJECT_ZONE-OR-REGION_CLUSTER
+    context: PlainText | None = None  # in the kubeconfig; None: gke_PROJECT_ZONE-OR-REGION_CLUSTER, or this pod's own
     start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # seconds that a run may wait for machines
     attempts: Annotated[int, Field(ge=1, le=100)] = 3  # limit of starts of a run that loses its machines
     grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # seconds from SIGTERM to SIGKILL, to save a checkpoint
