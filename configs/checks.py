@@ -24,14 +24,17 @@ class Devices(Frozen):
 
 
 def check(config: TrainConfig, devices: Devices) -> None:
-    """Raise ConfigError with all reasons why the config cannot be trained on these devices."""
+    """Raise ConfigError with the results of `find_problems`; do nothing if there are none."""
     problems = list(find_problems(config, devices))
     if problems:
         raise ConfigError(problems)
 
 
 def find_problems(config: TrainConfig, devices: Devices) -> Iterator[str]:
-    """Yield the reasons why these devices cannot train the config; each begins with the keys to change."""
+    """Yield the reasons why these devices cannot train the config; each begins with the keys to change.
+
+    The memory is checked only if the arrays can be split over the devices.
+    """
     if devices.platform is not None and devices.platform != config.hardware:
         yield (
             f"hardware={config.hardware}, but the devices are {devices.platform} "

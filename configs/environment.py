@@ -22,9 +22,9 @@ def is_own(name: str) -> bool:
 
 def pass_on(caller: Mapping[str, str], patterns: Iterable[str] = PASSED_ON) -> dict[str, str]:
     """Return the caller's variables whose names match a pattern, without those in OWN."""
-    kept = tuple(patterns)
+    patterns = tuple(patterns)  # `any` would consume an iterator
     return {
         name: value
         for name, value in caller.items()
-        if any(fnmatchcase(name, pattern) for pattern in kept) and not is_own(name)
+        if any(fnmatchcase(name, pattern) for pattern in patterns) and not is_own(name)
     }

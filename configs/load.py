@@ -85,8 +85,8 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
     """Return the valid config of merged layers, and the effective value of each key. Later layers take precedence.
 
     Raises ConfigError with every problem: unknown keys, and keys that both the model file and the command line set
-    (MaxText rejects them too, because it would silently ignore one of the values). Also for missing keys; if none is
-    missing, for wrong types and ranges and for contradictory values.
+    (MaxText rejects them too, because it would silently ignore one of the values). Missing keys are
+    reported too, else wrong types and ranges and contradictory values.
     """
     problems = Problems()
     merged: dict[str, Value] = {}

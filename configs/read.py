@@ -17,7 +17,7 @@ from configs.errors import ConfigError
 
 CONFIG_ROOT = Path(__file__).parent
 MAX_VALUES = 100_000  # limit of values in one file, with aliases expanded
-DEEPEST = 50  # limit of nesting levels in one file; the parser's time grows with the square of the levels
+MAX_LEVELS = 50  # limit of nesting levels in one file; the parser's time grows with the square of the levels
 
 
 class _Tree(Composer):
@@ -32,7 +32,7 @@ class _Tree(Composer):
 def load_yaml(text: str, *, typ: str) -> Any:
     """Parse YAML with ruamel's loader `typ`. Raises YAMLError, also for deeper nesting and for self-references."""
     yaml = YAML(typ=typ, pure=True)
-    yaml.max_depth = DEEPEST
+    yaml.max_depth = MAX_LEVELS
     yaml.Composer = _Tree
     return yaml.load(text)
 

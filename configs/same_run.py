@@ -17,7 +17,7 @@ KEPT = (
     "init_weights_seed", "quantization", "normalization_layer_epsilon", "rope_max_timescale", "num_experts_per_tok",
     "capacity_factor", "dataset_type", "data_shuffle_seed", "max_target_length",
 )  # fmt: skip
-LOOKED_AT = 1 << 16  # bytes at the start of each file that enter the checksum
+CHECKSUM_BYTES = 1 << 16  # bytes at the start of each file that enter the checksum
 
 
 def identity(config: TrainConfig, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def describe_texts(config: TrainConfig, paths: Sequence[str], share: str) -> dic
     for path in map(Path, paths):
         size += (held := path.stat().st_size)
         with path.open("rb") as file:
-            known = zlib.crc32(b"%d" % held + file.read(LOOKED_AT), known)
+            known = zlib.crc32(b"%d" % held + file.read(CHECKSUM_BYTES), known)
     model = place(config.tokenizer_path).read_bytes() if config.tokenizer_path else b""
     return {
         "grain_train_files": f"{size} bytes in {len(paths)} file{'s'[: len(paths) > 1]} (CRC {known:08x})",

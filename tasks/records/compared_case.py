@@ -119,13 +119,17 @@ class Curve(Frozen):
     arm: str  # name of the arm
     run_name: str
     steps: tuple[int, ...]
-    values: tuple[float | None, ...]
+    values: tuple[float | None, ...]  # None: the log has no value for this step
     lines: tuple[int, ...]  # line of each step in the log; 0: unknown
     offsets: tuple[int, ...]  # byte offset of that line
 
 
 class ArmSummary(Frozen):
-    """One arm of a comparison, over all of its runs. None: unknown."""
+    """One arm of a comparison. None: unknown.
+
+    Fields with one value are of the arm's first run. If a run died, `exit_code` and `cause_of_death` are of the first
+    run that died.
+    """
 
     name: str
     label: str  # for display, e.g. "linen · 147168c3a"

@@ -34,9 +34,8 @@ class CheckoutError(ValueError):
 def make_checkout(repository: str, sha: str, cache: Path) -> Path:
     """Return a folder with the files of the commit `sha` and the file COMMIT, without history.
 
-    `repository` is only read.
-    Reuses an existing checkout if its files are unchanged, else replaces it. Safe in concurrent calls, because the
-    complete folder is renamed to its final name. Raises CheckoutError.
+    Reuses an existing checkout if its files are unchanged, else replaces it. Only reads `repository`. Safe in
+    concurrent calls, because the complete folder is renamed to its final name. Raises CheckoutError.
     """
     folder = cache / FOLDER / sha
     if is_whole(folder, sha):

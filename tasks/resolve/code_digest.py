@@ -7,9 +7,9 @@ from pathlib import Path
 from types import CodeType
 
 FOLDERS = ("model", "configs")  # the packages that maxview's trainer imports from its checkout
-SEEN_IN_CONFIG = (".yml", ".yaml")  # left out, because their values are part of every run's config
+CONFIG_SUFFIXES = (".yml", ".yaml")  # left out, because their values are part of every run's config
 # a function that uses one of these can read the names of its local variables
-NAMES_COUNT = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "f_locals"})
+NAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "f_locals"})
 
 
 def digest_code(text: str) -> str:
@@ -46,7 +46,7 @@ def _modules(root: Path) -> Iterator[tuple[str, str]]:
         if path.is_dir() or path.suffix in (".py", ".pyc", ".so", ".pth"):
             yield path.name, "" if path.is_dir() else _hash(path.read_bytes())
     for path in sorted(path for folder in FOLDERS for path in (root / folder).rglob("*")):
-        if path.is_file() and path.suffix not in SEEN_IN_CONFIG and path.parent.name != "__pycache__":
+        if path.is_file() and path.suffix not in CONFIG_SUFFIXES and path.parent.name != "__pycache__":
             name = path.relative_to(root).as_posix()
             if path.suffix != ".py":
                 yield name, _hash(path.read_bytes())
@@ -68,7 +68,7 @@ def _compile(text: str) -> CodeType:
 def _describe(code: CodeType) -> tuple[object, ...]:
     """Return every part of a code object that affects its execution; names of locals only if the code can read them."""
     arguments = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in (0x04, 0x08))
-    names = code.co_varnames if NAMES_COUNT & set(code.co_names) else code.co_varnames[:arguments]
+    names = code.co_varnames if NAME_READERS & set(code.co_names) else code.co_varnames[:arguments]
     constants = tuple(_describe(one) if isinstance(one, CodeType) else _show(one) for one in code.co_consts)
     return (
         code.co_name, code.co_flags, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, names,

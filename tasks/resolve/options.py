@@ -16,10 +16,11 @@ from configs.schema import Frozen
 from tasks.resolve.refs import MAX_NAME_LENGTH
 
 DEFAULT_OUT = "maxview-out"
+# Parameters of the command line: without a `--no-…` form and without the default in the help.
 QUIET = Parameter(negative="", show_default=False)
-SEVERAL = Parameter(negative="", show_default=False, consume_multiple=True)
+SEVERAL = Parameter(negative="", show_default=False, consume_multiple=True)  # one option, several values
 AN_ARGUMENT = Parameter(parse=False)  # on the command line a positional argument, not an option
-GROUP = Parameter(name="*")
+GROUP = Parameter(name="*")  # the fields of a group are options of their own
 
 
 def doc(description: str, **schema: Any) -> Any:

@@ -40,7 +40,7 @@ class Request(Frozen):
     fresh: str = ""  # any text; gives the runs new identities, so that no finished run is reused
     arms: ArmOverrides = ArmOverrides()  # refs and software of the arms
     rules: VerdictRules | None = None  # rules that a nightly's plan stores; None: read the files now
-    blessed: str = ""  # folder of baseline files, whose runs replace the first arm's; empty: train both arms
+    blessed: str = ""  # baseline file or folder of them, whose runs replace the first arm's; empty: train both arms
     compile_only: bool = False  # compile for the target's topology on this machine; train nothing
 
 

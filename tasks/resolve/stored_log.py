@@ -59,8 +59,8 @@ def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: 
 def read_log(path: str, arm: str, _changed: int) -> StoredLog:
     """Return an arm's run in a log file: the file's only run, else the run with the arm's name.
 
-    _changed: the file's modification time, part of the cache's key. Raises ConfigError for unreadable or
-    compressed files, and without one such run.
+    _changed: the file's modification time, part of the cache's key. Raises ConfigError if there is no
+    such run or several, for an unknown log format, and for a compressed log or one with a launcher's prefixes.
     """
     try:
         runs = scrape(Path(path)).runs
