@@ -22,8 +22,8 @@ def count_lanes(compiles: int) -> int:
 def order_compiles(plans: Iterable[RunPlan], lanes: int) -> list[list[RunPlan]]:
     """Return the plans in groups of at most `lanes` cases; in a group, all first arms precede the second arms.
 
-    This order lets a second arm with an equal program reuse the first arm's compile. The given plans of a
-    case must be neighbours.
+    This order lets a second arm with an equal program reuse the first arm's compile. The given plans of
+    a case must be neighbours.
     """
     cases = [list(case) for _, case in groupby(plans, key=lambda plan: plan.case)]
     return [[plan for arm in zip(*some, strict=True) for plan in arm] for some in batched(cases, lanes)]

@@ -118,7 +118,7 @@ def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> s
 
 
 def name_row(record: ComparisonRecord, row: MetricDiff) -> str:
-    """Return a row's title, with the unit for compiles and beyond MaxView, whose titles contain their units."""
+    """Return a row's title. Rows of compiles and rows beyond MaxView get their unit; MaxView's titles contain it."""
     return visible(f"{row.title} ({row.unit})" if row.unit and (record.programs or row.group == "ours") else row.title)
 
 

@@ -1,8 +1,7 @@
 """Compares both arms (the two compared versions) for the page: their facts, and the settings of their first runs.
 
 A fact is a commit, a version, the devices, the completeness of the log, … Facts are grouped by their effect on the
-verdict. Settings are configuration,
-environment, packages and parameter tree.
+verdict. Settings are configuration, environment, packages and parameter tree.
 """
 
 from collections.abc import Mapping
@@ -31,9 +30,7 @@ class FactRow(Frozen):
     """One finding about the comparability of the arms, with the fact that it is about."""
 
     name: str  # of the fact, or the finding's kind if the kind has none in FACTS
-    baseline: tuple[
-        tuple[str, Evidence | None], ...
-    ]  # values with evidence; None: the finding has no value of this arm
+    baseline: tuple[tuple[str, Evidence | None], ...]  # values; evidence is None if the finding has none
     candidate: tuple[tuple[str, Evidence | None], ...]
     meaning: str  # the finding's message
     effect: Effect

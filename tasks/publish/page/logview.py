@@ -71,7 +71,7 @@ class LogView:
     """
 
     title: str
-    prefix: str
+    prefix: str  # name of the log in its file names and anchors
     file: str  # relative to the page's folder
     size: int = 0  # bytes of the complete text
     pieces: list[tuple[int, int]] = field(default_factory=list)  # per piece: number of its first line, line count

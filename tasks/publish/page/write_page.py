@@ -111,7 +111,7 @@ def write_page(
 
 
 def _commits_command(record: ComparisonRecord) -> str:
-    """Return the git command that lists the commits between both sides; empty if they are equal or unknown."""
+    """Return the git command that lists the commits between both sides; empty without two different commits."""
     left, right = record.baseline.commit, record.candidate.commit
     return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""
 

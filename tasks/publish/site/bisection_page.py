@@ -145,8 +145,8 @@ def draw_points(record: Bisection) -> tuple[list[DrawnPoint], list[Rule]]:
     """Return every point, and the horizontal lines at the levels of the good and, if known, the bad end.
 
     The level of the good end is 0. If no point has a measured level, points marked good are at level 0; the culprit and
-    points marked bad or between are at level 1. Points without a level are drawn below, at STRIP. Levels
-    beyond ±1 do not extend the y axis; such points are drawn at its end.
+    points marked bad or between are at level 1. Points without a level are drawn below, at STRIP. Levels beyond
+    ±1 do not extend the y axis; such points are drawn at its end.
     """
     measured = any(point.level is not None for point in record.points)
     levels = [_level(record, number, measured) for number in range(len(record.points))]

@@ -28,7 +28,7 @@ from tasks.resolve.git import list_commits
 from tasks.store import Store
 
 SIDES: tuple[Line, ...] = ("baseline", "candidate")
-HEIGHT = 40.0  # of a chart, in units of 1 % of its width
+HEIGHT = 40.0  # of a chart whose width is 100
 EDGE = 4.0  # distance of the highest and the lowest value from the border of a chart, in the same units
 MIN_HALF_RANGE = 0.02  # the y axis covers at least ± this share around its middle value, so that noise looks small
 # the metrics whose charts are shown without a click
@@ -80,9 +80,8 @@ class Drawing:
         index = parse_index(store.files.read(PAGE).decode("utf-8", "replace")) if store.files.stat(PAGE) else None
         self._died = {item.page for item in index.comparisons if item.died} if index else set()
         self._days = sorted({show_date(night) for item in judged for night in item.series.nights})  # columns of a chart
-        self.rows: list[
-            list[tuple[str, str, str, float]]
-        ] = []  # per group and case: page, day, verdict and x of each night
+        # per group and case: page, day, verdict and x of each night
+        self.rows: list[list[tuple[str, str, str, float]]] = []
         self.charts: list[tuple[int, *tuple[list[float | None], ...]]] = []  # index in `rows`; values per arm and night
 
     def ticks(self) -> list[tuple[float, str, str]]:

@@ -30,9 +30,7 @@ BESIDE = {HISTORY: "history", CARD: "card"}  # page in the same folder as the in
 MARK = '<meta name="generator" content="maxview">'  # pages without it are not maxview's and are not replaced
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # number of the latest nights that the index keeps
-MAX_HEADLINE_LENGTH = (
-    120  # characters of a headline, or of the reason of a quarantine; the result's page has the full text
-)
+MAX_HEADLINE_LENGTH = 120  # characters of a headline or of a quarantine's reason
 MAX_NIGHT_HEADLINE = 300  # characters of a headline in the cell of a night
 TREND = STEP_TIME.name  # the metric whose ratio candidate / baseline is drawn as a trend
 AT_ONCE = 100  # records in memory at once while the index is rebuilt

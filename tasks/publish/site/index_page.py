@@ -273,9 +273,10 @@ def _other_changes(night: IndexedNight) -> list[str]:
 
 
 def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:
-    """Return (outcome, number of cells, x, width) per outcome, the worst first; x and width in % of a bar of all cells.
+    """Return (outcome, number of cells, x, width) per outcome; x and width in % of a bar of all cells.
 
-    The numbers, unlike the length of the bar, do not include cells in quarantine.
+    "failed" is first, then the outcomes follow in the order of SHOWN. The numbers do not include cells in quarantine,
+    but the length of the bar does.
     """
     words = Counter(cell.outcome for cell in cells if not cell.quarantine)
     parts: list[tuple[Outcome, int, float, float]] = []

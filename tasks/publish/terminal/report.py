@@ -309,7 +309,10 @@ def _state(line: CheckpointLine) -> Text:
 
 
 def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[RenderableType]:
-    """Yield the difference of two checkpoints: counts, arrays of one side only, the largest differences."""
+    """Yield the difference of two checkpoints: counts, arrays of one side only, the largest differences.
+
+    If the checkpoints could not be compared, yields the reason instead.
+    """
     if found is None:
         return
     if found.problem:
