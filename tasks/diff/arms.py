@@ -39,7 +39,7 @@ class ArmRuns(Frozen):
         return tuple(map(facts_of, self.runs))
 
     def name_run(self, number: int) -> str:
-        """Return the name of a run for messages: the arm's label, with the number if there are several runs."""
+        """Return the name of a run for messages: the arm's label; of several runs, with a number from 1."""
         return self.label if len(self.runs) == 1 else f"{self.label}, run {number + 1}"
 
 
@@ -113,10 +113,10 @@ def curves_of(arm: ArmRuns) -> list[Curve]:
 
 def times_of(arm: ArmRuns) -> list[TimeAccount]:
     """Return the time accounts of the runs with enough steps; if none has enough, those of the runs that died."""
-    found = []
+    accounts = []
     for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True)):
         if account := facts.account:
             parts = [(part, part.source and numbered(part.source, number)) for part in account.parts]
             changes = {"parts": tuple(part.model_copy(update={"source": place}) for part, place in parts)}
-            found.append(account.model_copy(update=changes | {"arm": arm.name, "run_name": run.reading.name}))
-    return [account for account in found if is_steady(account)] or found
+            accounts.append(account.model_copy(update=changes | {"arm": arm.name, "run_name": run.reading.name}))
+    return [account for account in accounts if is_steady(account)] or accounts

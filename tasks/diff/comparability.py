@@ -50,9 +50,9 @@ def find_findings(
         find_lacking_evaluations(arms),
         find_starts_apart(arms),
     )
-    found = [
+    findings = [
         Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence)
         for item in observed
         if (effect := effects[item.kind]) != "ignore"
     ]
-    return sorted(found, key=lambda finding: ORDER.index(finding.effect))
+    return sorted(findings, key=lambda finding: ORDER.index(finding.effect))

@@ -123,7 +123,7 @@ def diff(
             for arm in arms
         },
         times=tuple(account for arm in arms for account in times_of(arm)),
-        parities=tuple(found.parity for found in compared),
+        parities=tuple(item.parity for item in compared),
         aa=aa,
         equal_by_construction=excuse,
         checkpoints=checkpoints,

@@ -39,7 +39,7 @@ def _compare_log_with_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Obse
     log, metrics = last_of_each_step(run.reading.steps), last_of_each_step(run.metrics)
     metrics = metrics.with_columns(pl.col("step").cast(pl.Int64) - arm.counts_from)
     shared = [(name, name) for name in log.columns if name in metrics.columns and is_compared(name)]
-    found = []
+    disagreements = []
     for printed, written in (*shared, SECONDS):
         if not (log.schema[printed].is_numeric() and metrics.schema[written].is_numeric()):
             continue
@@ -50,10 +50,10 @@ def _compare_log_with_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Obse
         left, right = both["log"].to_numpy(), both["file"].to_numpy()
         units = CLOCK_READS if printed == SECONDS[0] else 0.5
         for at in np.flatnonzero(_disagree(left, right, units)).tolist()[:1]:
-            found.append((both["step"][at], printed, left[at], right[at], place_of(both, at, run=number)))
-    if found:
-        step, name, printed_value, value, place = min(found, key=lambda item: item[0])
-        also = ", ".join(item[1] for item in found if item[1] != name)
+            disagreements.append((both["step"][at], printed, left[at], right[at], place_of(both, at, run=number)))
+    if disagreements:
+        step, name, printed_value, value, place = min(disagreements, key=lambda item: item[0])
+        also = ", ".join(item[1] for item in disagreements if item[1] != name)
         message = (
             f"the log and the metrics file of {arm.name_run(number)} disagree at step {step}: {name} {printed_value:g} "
             f"in the log, {value:g} in the file{f' (also {also})' if also else ''}"
@@ -136,12 +136,12 @@ def _find_survived_exceptions(arms: Arms) -> Observations:
 
 def _find_last_digit_differences(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
     """Yield a finding for values that differ by at most one unit of the last printed digit, which may be rounding."""
-    found = [item for item in parities if is_rounding(item)]
-    if found and (first := found[0].parity.first):
-        names = ", ".join(item.parity.metric for item in found)
-        many = f", {found[0].parity.different} steps in all" if found[0].parity.different > 1 else ""
+    rounded = [item for item in parities if is_rounding(item)]
+    if rounded and (first := rounded[0].parity.first):
+        names = ", ".join(item.parity.metric for item in rounded)
+        many = f", {rounded[0].parity.different} steps in all" if rounded[0].parity.different > 1 else ""
         message = (
-            f"{names} differ{'s' if len(found) == 1 else ''} by one unit of the last printed digit, first at step "
+            f"{names} differ{'s' if len(rounded) == 1 else ''} by one unit of the last printed digit, first at step "
             f"{first.step} ({first.baseline} and {first.candidate}{many})"
         )
-        yield contrast(arms, "last-digit", message, (first.baseline, first.candidate), found[0].places)
+        yield contrast(arms, "last-digit", message, (first.baseline, first.candidate), rounded[0].places)

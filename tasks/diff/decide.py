@@ -8,7 +8,7 @@ from math import isclose, isfinite, isnan, log10
 from configs.verdict_rules import Tolerance
 from tasks.records import Better, Decision, Verdict
 
-MIN_REPEATS = 3  # runs of an arm from which its noise can be estimated
+MIN_REPEATS = 3  # fewest runs of an arm from which its noise can be estimated
 ONE_RUN = "one run of each"  # text of the weakest evidence for a verdict
 ONE_PROGRAM = "one program"  # text of the evidence that a time difference is noise: both arms run one program
 ROUNDING = 1e-9  # relative slack: in binary, the difference of two decimal numbers is not exact

@@ -1,6 +1,6 @@
 """Decides the verdict on a metric with a value at every step, from both arms' curves: docs/verdict.md, section 4.
 
-An arm is one side of a comparison of runs. A curve contains a run's values at the steps that all runs have.
+An arm is one side of a comparison of runs. The curves of a metric, a `MetricParity`, are its values in all runs.
 """
 
 from collections.abc import Sequence
@@ -63,33 +63,33 @@ class CurveContext(Frozen):
     among: int = 1  # number of compared values, which share the chance of a false alarm
 
 
-def decide_value(found: MetricParity, context: CurveContext) -> Decision:
+def decide_value(curves: MetricParity, context: CurveContext) -> Decision:
     """Decide one value over all steps. If its name contains `loss`, lower is better; else neither is better."""
-    tolerances, parity = context.rules.tolerances, found.parity
+    tolerances, parity = context.rules.tolerances, curves.parity
     if LOSS_LIKE not in parity.metric:
         return _decide_curve(
-            found, tolerances["step_values_of_varying_runs" if found.varies else "step_values"], context
+            curves, tolerances["step_values_of_varying_runs" if curves.varies else "step_values"], context
         )
-    if parity.metric == "loss" and parity.first is None and _never_moves(found):
-        value = found.sides[0][0][0]
+    if parity.metric == "loss" and parity.first is None and _never_moves(curves):
+        value = curves.sides[0][0][0]
         reason = f"the loss is {value:g} {_at_all_steps(parity.steps)} of every run: nothing was trained"
         return Decision(verdict="unknown", reason=reason, evidence=show_runs(parity.runs))
     tolerance = tolerances["loss_of_other_draws" if context.other_draws else "loss"]
-    if found.varies and not context.other_draws and not tolerance.relative and not tolerance.absolute:
+    if curves.varies and not context.other_draws and not tolerance.relative and not tolerance.absolute:
         tolerance = tolerances["loss_of_varying_runs"]
-    return _decide_curve(found, tolerance, context, chance_limit=tolerances["loss_of_other_draws"])
+    return _decide_curve(curves, tolerance, context, chance_limit=tolerances["loss_of_other_draws"])
 
 
-def _never_moves(found: MetricParity) -> bool:
-    values = np.concatenate([side.ravel() for side in found.sides])
-    return found.parity.steps >= MIN_STEPS and bool(np.all(values == values[0]))
+def _never_moves(curves: MetricParity) -> bool:
+    values = np.concatenate([side.ravel() for side in curves.sides])
+    return curves.parity.steps >= MIN_STEPS and bool(np.all(values == values[0]))
 
 
-def decide_values(found: Sequence[MetricParity], context: CurveContext) -> Decision | None:
+def decide_values(parities: Sequence[MetricParity], context: CurveContext) -> Decision | None:
     """Return the worst decision over several values; its reason names the values it applies to. None without values."""
-    if not found:
+    if not parities:
         return None
-    judged = [(item.parity, decide_value(item, context)) for item in found]
+    judged = [(item.parity, decide_value(item, context)) for item in parities]
     _, worst = max(judged, key=lambda pair: ORDER.index(pair[1].verdict))
     saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
     names = ", ".join(parity.metric for parity, _ in judged)
@@ -98,14 +98,14 @@ def decide_values(found: Sequence[MetricParity], context: CurveContext) -> Decis
 
 
 def _decide_curve(
-    found: MetricParity, tolerance: Tolerance, context: CurveContext, *, chance_limit: Tolerance | None = None
+    curves: MetricParity, tolerance: Tolerance, context: CurveContext, *, chance_limit: Tolerance | None = None
 ) -> Decision:
     """Decide the curves of one value.
 
     `chance_limit`: for losses (lower is better), the largest difference that other first weights, other data or
     nondeterminism can cause; None for other values.
     """
-    parity, allowed = found.parity, show_threshold(tolerance, found.unit)
+    parity, allowed = curves.parity, show_threshold(tolerance, curves.unit)
 
     def say(verdict: Verdict, reason: str, **more: Any) -> Decision:
         limit = {"threshold": tolerance.absolute, "threshold_text": allowed, "evidence": show_runs(parity.runs)}
@@ -113,37 +113,37 @@ def _decide_curve(
 
     if not parity.steps:
         return Decision(verdict="unknown", reason="the arms have no step in common")
-    if broken := _judge_non_finite(found):
-        finite = found.finite and _decide_curve(found.finite, tolerance, context, chance_limit=chance_limit)
+    if broken := _judge_non_finite(curves):
+        finite = curves.finite and _decide_curve(curves.finite, tolerance, context, chance_limit=chance_limit)
         if finite and broken[0] == "unknown" and finite.verdict in ("regressed", "changed"):
             return finite.model_copy(update={"reason": f"{finite.reason}; {broken[1]}"})
         return say(*broken)
-    if parity.first is None and not found.varies:
+    if parity.first is None and not curves.varies:
         several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
         return say("same", f"equal to {parity.precision} {_at_all_steps(parity.steps, 'common ')}{several}")
-    blocks = compare_blocks(found.steps, found.sides)
-    last, where = blocks[-1], _describe(found)
+    blocks = compare_blocks(curves.steps, curves.sides)
+    last, where = blocks[-1], _describe(curves)
     # a loss that ends higher is worse; a lower one is different, but not certainly better
     word: Verdict = "regressed" if chance_limit is not None and last.difference > 0 else "changed"
     ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
-    if not found.varies and _is_within(found, tolerance):
+    if not curves.varies and _is_within(curves, tolerance):
         return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
-    # unless `found.varies`, equal runs are then known to have equal values
+    # unless `curves.varies`, equal runs are then known to have equal values
     known = context.proved or min(parity.runs) > 1
-    small = _is_one_digit(found)
-    if not found.varies and (is_offset(found.sides, exact=found.exact, unit=found.unit) or (known and not small)):
+    small = _is_one_digit(curves)
+    if not curves.varies and (is_offset(curves.sides, exact=curves.exact, unit=curves.unit) or (known and not small)):
         return say(word, f"{where}; {ends}")
     furthest = max(blocks, key=lambda block: abs(block.difference))
     most = inf if chance_limit is None else threshold_of(chance_limit, furthest.baseline)
-    sure = not found.varies or min(parity.runs) == 1 or furthest.chance <= CHANCE / len(blocks) / context.among
+    sure = not curves.varies or min(parity.runs) == 1 or furthest.chance <= CHANCE / len(blocks) / context.among
     if chance_limit is not None and abs(furthest.difference) > most and sure:
         return say(word, f"{where}; {ends}: {OTHER_DRAWS} change it by at most {most:g} ({chance_limit.why})")
-    if small and not found.varies:  # `find_contradictions` reports it as the finding `last-digit`
+    if small and not curves.varies:  # `find_contradictions` reports it as the finding `last-digit`
         return say("same", f"{where}, by at most one unit of the last printed digit, which rounding can explain")
     if min(parity.runs) >= MIN_REPEATS:
         return say(*_judge_blocks(blocks, tolerance, word, where, context.among))
     asked = ask_for_more(min(parity.runs), MIN_REPEATS, context.instead)
-    if chance_limit is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
+    if chance_limit is not None and parity.first is not None and parity.first.step == int(curves.steps[0]):
         # only `maxview ingest` has this option
         way = "compare with --tolerances other-draws, or " if context.instead else ""
         reason = f"{where}: the arms may have {OTHER_DRAWS}, or the trainer may be nondeterministic; {way}{asked}"
@@ -152,29 +152,29 @@ def _decide_curve(
     return say("unknown", reason, runs_wanted=MIN_REPEATS)
 
 
-def is_rounding(found: MetricParity) -> bool:
+def is_rounding(curves: MetricParity) -> bool:
     """Return whether the arms differ at some steps, but nowhere by more than the rounding of printed values."""
-    differs = found.parity.first is not None and not found.varies
-    return differs and _is_one_digit(found) and not is_offset(found.sides, exact=found.exact, unit=found.unit)
+    differs = curves.parity.first is not None and not curves.varies
+    return differs and _is_one_digit(curves) and not is_offset(curves.sides, exact=curves.exact, unit=curves.unit)
 
 
-def _is_one_digit(found: MetricParity) -> bool:
-    return bool(found.unit) and (found.parity.largest_gap or 0.0) <= found.unit * (1 + ROUNDING * 1e3)
+def _is_one_digit(curves: MetricParity) -> bool:
+    return bool(curves.unit) and (curves.parity.largest_gap or 0.0) <= curves.unit * (1 + ROUNDING * 1e3)
 
 
-def _judge_non_finite(found: MetricParity) -> tuple[Verdict, str] | None:
+def _judge_non_finite(curves: MetricParity) -> tuple[Verdict, str] | None:
     """Return the verdict on NaN and infinite values, and its reason; None if no run has any."""
-    bad = [~np.isfinite(side) for side in found.sides]
+    bad = [~np.isfinite(side) for side in curves.sides]
     runs = [int(side.any(axis=1).sum()) for side in bad]
     if not any(runs):
         return None
-    where = [_steps_of(found.steps, side.any(axis=0)) for side in bad]
+    where = [_steps_of(curves.steps, side.any(axis=0)) for side in bad]
     at = [side.any(axis=0) for side in bad]
     alone = [bool((at[0] & ~at[1]).any()), bool((at[1] & ~at[0]).any())]  # not finite in one arm only
     if all(runs) and alone != [False, True]:
         return "unknown", f"is NaN or infinite in both arms {' and '.join(dict.fromkeys(where))}"
     side = 1 if runs[1] else 0
-    of = f" in {runs[side]} of {len(found.sides[side])} runs" if len(found.sides[side]) > 1 else ""
+    of = f" in {runs[side]} of {len(curves.sides[side])} runs" if len(curves.sides[side]) > 1 else ""
     arm = ("the baseline", "the candidate")[side]
     return ("regressed" if side else "improved"), f"is NaN or infinite in {arm} {where[side]}{of}"
 
@@ -185,12 +185,12 @@ def _at_all_steps(steps: int, kind: str = "") -> str:
 
 def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
     """Return the chosen steps in words."""
-    found = np.flatnonzero(chosen)
-    if not found.size:
+    at = np.flatnonzero(chosen)
+    if not at.size:
         return "at no step"
-    if found.size == len(steps) - found[0]:
-        return f"from step {steps[found[0]]} on"
-    return f"at {found.size} of {counted(len(steps), 'step')}, first at step {steps[found[0]]}"
+    if at.size == len(steps) - at[0]:
+        return f"from step {steps[at[0]]} on"
+    return f"at {at.size} of {counted(len(steps), 'step')}, first at step {steps[at[0]]}"
 
 
 def _judge_blocks(
@@ -214,17 +214,17 @@ def _judge_blocks(
     return "unknown", f"{sizes}: may be beyond {allowed}, and may be nothing"
 
 
-def _is_within(found: MetricParity, tolerance: Tolerance) -> bool:
+def _is_within(curves: MetricParity, tolerance: Tolerance) -> bool:
     """Return whether the arms' first runs differ by no more than the tolerance at every step."""
-    gaps = np.abs(found.sides[1][0] - found.sides[0][0])
-    limits = np.array([threshold_of(tolerance, float(value)) for value in found.sides[0][0]])
+    gaps = np.abs(curves.sides[1][0] - curves.sides[0][0])
+    limits = np.array([threshold_of(tolerance, float(value)) for value in curves.sides[0][0]])
     return bool(np.all(gaps <= limits * (1 + ROUNDING)))
 
 
-def _describe(found: MetricParity) -> str:
+def _describe(curves: MetricParity) -> str:
     """Return where the arms differ, as the first words of a reason."""
-    parity, first = found.parity, found.parity.first
-    varying = "runs of one arm differ among themselves" if found.varies else ""
+    parity, first = curves.parity, curves.parity.first
+    varying = "runs of one arm differ among themselves" if curves.varies else ""
     if first is None:
         return varying or "equal"
     where = f"differs first at step {first.step} ({first.baseline} and {first.candidate})"

@@ -166,7 +166,7 @@ def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -
     noise = effect.sample.noise
     known = noise.scale if noise.pairs else 0.0
     error = np.sqrt(np.maximum((effect.df * effect.scale**2 + more * seen**2) / df, known**2) / runs)
-    found = (size >= least) & (size >= error * (lucky - stdtrit(df, chance / 2)))
+    significant = (size >= least) & (size >= error * (lucky - stdtrit(df, chance / 2)))
     inside = within - size >= error * (lucky - stdtrit(df, (1 - CONFIDENCE) / 2))
-    enough = runs[found | inside]
+    enough = runs[significant | inside]
     return int(enough[0]) if enough.size else None

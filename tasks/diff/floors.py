@@ -1,7 +1,7 @@
-"""Decides the three floors of the arms: same program, same bits, same checkpoint.
+"""Decides the three floors of two arms (sides of a comparison): same program, same bits, same checkpoint.
 
-A floor tells whether all runs are equal in one respect: proved, refuted or unknown. If all runs have the same program
-and the same host inputs (code, software, config), any difference of their times is noise: `excuse_of`.
+A floor is the claim that all runs are equal in one respect; it is proved, refuted or unknown. If all runs have
+the same program and the same host inputs (code, software, config), any difference of their times is noise: `excuse_of`.
 """
 
 import numpy as np
@@ -16,11 +16,8 @@ from tasks.records.text import counted
 from tasks.resolve.trainers.trainer_source import SOURCE
 
 COMPARED_COLUMNS = ("loss", "grad_norm", "param_norm")  # of the metrics files
-TRAINERS = {
-    "maxview": "maxview's",
-    "maxtext": "MaxText",
-    "command": "the command",
-}  # trainer of a plan → its name in messages
+# trainer of a plan → its name in messages
+TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText", "command": "the command"}
 OTHER_STEPS = "the arms did not train the same steps"
 ONE_SOURCE = "one program, source, config and software"
 ONE_CODE = (
@@ -65,7 +62,7 @@ def _floor_of_programs(program: ProgramExplanation) -> Floor:
 
 
 def _trainer_without_proofs(*runs: RunRecord) -> str | None:
-    """Return the name of the first trainer that is not maxview's and so writes no proofs; None if all are maxview's."""
+    """Return the name of the first trainer that is not maxview's and so writes no proofs; None without any."""
     plans = [run.plan for run in runs if run.plan is not None]
     return next((TRAINERS[plan.trainer] for plan in plans if plan.trainer != "maxview"), None)
 
@@ -87,13 +84,13 @@ def _compare_programs(arms: Arms) -> tuple[bool | None, str]:
 def _same_bits(arms: Arms) -> Floor:
     """Return the floor `same bits`: whether every other run of both arms computed the same bits as the first run."""
     first, *others = [(arm.name_run(n), run) for arm in arms for n, run in enumerate(arm.runs)]
-    found = [(name, *_compare_bits(first[1], run)) for name, run in others]
+    comparisons = [(name, *_compare_bits(first[1], run)) for name, run in others]
     several = len(others) > 1
-    for name, holds, evidence in found:
+    for name, holds, evidence in comparisons:
         if holds is False:
             where = f" ({first[0]} and {name})" if several else ""
             return Floor(name="same bits", holds=False, evidence=evidence + where)
-    _, holds, evidence = next((item for item in found if item[1] is None), found[0])
+    _, holds, evidence = next((item for item in comparisons if item[1] is None), comparisons[0])
     runs = f", in all {len(others) + 1} runs" if several and holds else ""
     return Floor(name="same bits", holds=holds, evidence=evidence + runs)
 
@@ -145,7 +142,7 @@ def _compare_metrics(left: RunRecord, right: RunRecord) -> tuple[str | None, lis
 
 def _same_checkpoint(arms: Arms, untried: str = "no arm tried to restore the other's checkpoint") -> Floor:
     runs = [run for arm in arms for run in arm.runs]
-    crossings = [found for run in runs if isinstance(found := run.program.get("cross_restore"), dict)]
+    crossings = [report for run in runs if isinstance(report := run.program.get("cross_restore"), dict)]
     crossings += [run.crossing.model_dump() for run in runs if run.crossing is not None]
     known = [crossing for crossing in crossings if crossing.get("holds") is not None]
     if not known:
@@ -165,7 +162,7 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
     """Return the reason why any difference in time must be noise; empty if it may be real.
 
     Equal programs make only the device's work equal. The host's work must be equal too: code, software, environment,
-    and every config key except the keys of the implementation.
+    and every config key except the run's name and the keys of the implementation.
     """
     plans = [run.plan for arm in arms for run in arm.runs if run.plan is not None]
     if not has_same_program(floors) or len(plans) < sum(len(arm.runs) for arm in arms):

@@ -77,8 +77,8 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
         return float((off**2 + heavy**2) / 2 + (each + tails).sum())
 
     start = max(float(np.median(np.abs(sizes))), FINEST)
-    found = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
-    scale, df = (exp(value) for value in found.x)
+    fit = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
+    scale, df = (exp(value) for value in fit.x)
     # less 1: fitting the scale uses one degree of freedom
     lent = min(df, stated.weight - 1 + LENT * (sizes.size - MIN_PAIRS))
     return Noise(scale=max(scale, FINEST), df=lent, pairs=sizes.size, source=past.source)
@@ -96,7 +96,7 @@ def estimate_noise_between(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
     """
     near = are_neighbours(arms)
     groups = [_groups(arm.runs, arm.name, near=near) for arm in arms]
-    shares = [Counter(found) for found in groups]
+    shares = [Counter(side) for side in groups]
     # `stated` below applies to arms with one group each; then `apart` is 2
     apart = sum(
         (shares[0][group] / len(groups[0]) - shares[1][group] / len(groups[1])) ** 2
@@ -125,12 +125,12 @@ def _groups(runs: tuple[RunRecord, ...], arm: str, *, near: bool) -> list[Group]
     """Return the group of each run. Runs on an unknown machine share a group only with runs of their own arm."""
     if near:
         return [(place_of_run(run) or f"of {arm}", "") for run in runs]
-    found, session = [], 0
+    groups, session = [], 0
     ordered = sorted(runs, key=_started)
     for before, run in pairwise([ordered[0], *ordered]):
         session += _waited_s(before, run) > NEIGHBOURS_S if before is not run else 0
-        found.append((place_of_run(run), f"{arm} {session}"))
-    return found
+        groups.append((place_of_run(run), f"{arm} {session}"))
+    return groups
 
 
 def are_neighbours(arms: Arms) -> bool:

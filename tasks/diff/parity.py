@@ -114,14 +114,14 @@ def compare_metric(
     if not exact:
         gaps = np.round(gaps, decimals)  # 9.701 − 9.7 is not exactly 0.001 in binary
     differs = np.where(varies[0] | varies[1], gaps > 0, varies_at(values, exact=exact))
-    found = np.flatnonzero(differs)
+    different = np.flatnonzero(differs)
     name = metric if part == "steps" else f"eval {metric}"
     precision = INTEGERS if integers else EXACT if exact else f"printed precision ({decimals} decimals)"
     unit = 0.0 if exact or integers else 10.0**-decimals
     summary: dict[str, Any] = {}
     places: tuple[Source | None, Source | None] = (None, None)
-    if found.size:
-        at, peak = int(found[0]), int(found[np.argmax(gaps[found])])
+    if different.size:
+        at, peak = int(different[0]), int(different[np.argmax(gaps[different])])
         step, pairs = int(steps[at]), {index: nearest_at(sides, index) for index in (at, peak)}
         if unit:
             exponents = all(run.reading.format in EXPONENTS for side in runs for _, run in side)
@@ -131,7 +131,7 @@ def compare_metric(
             "first": FirstDivergence(
                 metric=name, step=step, baseline=texts[0], candidate=texts[1], precision=precision
             ),
-            "last": int(steps[found[-1]]), "largest_step": int(steps[peak]), "largest_gap": float(gaps[peak]),
+            "last": int(steps[different[-1]]), "largest_step": int(steps[peak]), "largest_gap": float(gaps[peak]),
         }  # fmt: skip
         left, right = (_place(runs[n], part, sides[n], at, step, value) for n, value in enumerate(pairs[at]))
         places = (left, right)
@@ -140,7 +140,7 @@ def compare_metric(
     return MetricParity(
         parity=Parity(
             metric=name, steps=len(steps), runs=(len(runs[0]), len(runs[1])), precision=precision,
-            different=len(found), **summary,
+            different=len(different), **summary,
         ),
         steps=steps, sides=sides, exact=exact, unit=unit, places=places, within=(within[0], within[1]),
         finite=compare_metric(arms, metric, part, only_finite=True) if broken and not only_finite else None,

@@ -15,19 +15,19 @@ from tasks.records.text import counted
 SHOWN = 5  # most steps that a message names
 
 
-def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
+def loss_row(arms: Arms, curves: MetricParity, decision: Decision) -> MetricDiff:
     """Return the row of the losses, with the values of the first difference, else the number of steps."""
     metric, cells = LOSS, (_steps_cell(arms[0]), _steps_cell(arms[1]))
     missing = missing_decision(cells, arms)
-    if missing is None and (different := _first_difference(found)):
+    if missing is None and (different := _first_difference(curves)):
         cells = different
-        metric = LOSS.model_copy(update={"decimals": _decimals_of(cells) if found.unit else 6})
+        metric = LOSS.model_copy(update={"decimals": _decimals_of(cells) if curves.unit else 6})
     return make_row(metric, cells, arms, missing or decision)
 
 
-def _first_difference(found: MetricParity) -> Cells | None:
+def _first_difference(curves: MetricParity) -> Cells | None:
     """Return both arms' values at the first step at which they differ; None if they differ nowhere."""
-    first, places = found.parity.first, found.places
+    first, places = curves.parity.first, curves.places
     if first is None:
         return None
     return (
@@ -40,13 +40,13 @@ def _decimals_of(cells: Cells) -> int:
     return len(cells[0].text.partition(".")[2])
 
 
-def values_row(arms: Arms, found: Sequence[MetricParity], context: CurveContext) -> MetricDiff | None:
+def values_row(arms: Arms, parities: Sequence[MetricParity], context: CurveContext) -> MetricDiff | None:
     """Return one row for all deterministic values of steps except the loss; None if the runs have none in common."""
-    decision = decide_values(found, context)
+    decision = decide_values(parities, context)
     if decision is None:
         return None
-    left = right = Measured(text=counted(len(found), "value"))
-    for item in found:
+    left = right = Measured(text=counted(len(parities), "value"))
+    for item in parities:
         if different := _first_difference(item):
             name = item.parity.metric
             left, right = (Measured(text=f"{name} {cell.text}", source=cell.source) for cell in different)
@@ -66,15 +66,15 @@ def compare_evaluations(arms: Arms) -> list[MetricParity]:
     return [compare_metric(arms, name, "evals") for name in sorted(names, key=lambda name: LOSS_LIKE not in name)]
 
 
-def evaluation_row(arms: Arms, found: Sequence[MetricParity], decision: Decision | None) -> MetricDiff | None:
+def evaluation_row(arms: Arms, parities: Sequence[MetricParity], decision: Decision | None) -> MetricDiff | None:
     """Return the row of the evaluations; None if neither arm has any.
 
-    `decision`: over all values in `found`; None if the arms have no value in common.
+    `decision`: over all values in `parities`; None if the arms have no value in common.
     """
     if not any(run.reading.evals for arm in arms for run in arm.runs):
         return None
     metric = EVALUATION
-    cells = next(filter(None, map(_first_difference, found)), None)
+    cells = next(filter(None, map(_first_difference, parities)), None)
     if cells is None:
         cells = _last_cell(arms[0]), _last_cell(arms[1])
     else:

@@ -71,9 +71,9 @@ def _end_cell(arm: ArmRuns) -> Measured:
 def find_reading_gaps(arms: Arms) -> Observations:
     """Yield findings for incomplete logs, lost lines, and unread, missing or repeated steps."""
     for arm in arms:
-        found = [item for number, run in enumerate(arm.runs) for item in _gaps_of_run(arm, number, run)]
-        for kind in dict.fromkeys(item.kind for item in found):
-            first, *others = [item for item in found if item.kind == kind]
+        gaps = [item for number, run in enumerate(arm.runs) for item in _gaps_of_run(arm, number, run)]
+        for kind in dict.fromkeys(item.kind for item in gaps):
+            first, *others = [item for item in gaps if item.kind == kind]
             more = f" (as in {len(others)} more of its runs)" if others else ""
             evidence = tuple(evidence for item in (first, *others) for evidence in item.evidence)
             yield Observed(kind=kind, message=first.message + more, evidence=evidence)
@@ -137,7 +137,7 @@ def find_recompiles(arms: Arms) -> Observations:
 
 def _differences(first: StepCompile, again: StepCompile) -> str:
     pairs = enumerate(zip_longest(first.signature, again.signature, fillvalue="none"), start=1)
-    found = [f"argument {n} was {left}, then {right}" for n, (left, right) in pairs if left != right]
-    if not found:
+    texts = [f"argument {n} was {left}, then {right}" for n, (left, right) in pairs if left != right]
+    if not texts:
         return "with arguments of the same types; their shardings, layouts or static values differ"
-    return "; ".join(found[:SHOWN]) + (f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+    return "; ".join(texts[:SHOWN]) + (f"; and {len(texts) - SHOWN} more" if len(texts) > SHOWN else "")

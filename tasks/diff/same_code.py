@@ -150,9 +150,13 @@ def find_other_trainers(arms: Arms) -> Observations:
                 ("commit", run.plan.commit, said.get("commit")),
                 (SOURCE, run.plan.versions.get(SOURCE), str(said.get("source") or "")[:12]),
             )
-            wrong = [(name, planned, found) for name, planned, found in pairs if planned and found and planned != found]
+            wrong = [
+                (name, planned, reported)
+                for name, planned, reported in pairs
+                if planned and reported and planned != reported
+            ]
             if run.plan.checkout is not None and said.get("dirty"):
                 wrong.append(("checkout", "clean", "changed"))
-            for name, planned, found in wrong:
-                message = f"{run.plan.run_name} ran another trainer than was planned: {name} {found}, not {planned}"
-                yield notice("other-trainer", message, (arm, found, None))
+            for name, planned, reported in wrong:
+                message = f"{run.plan.run_name} ran another trainer than was planned: {name} {reported}, not {planned}"
+                yield notice("other-trainer", message, (arm, reported, None))

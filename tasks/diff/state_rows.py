@@ -17,25 +17,25 @@ type Digests = Mapping[str, str]  # path of an array in the state → digest of 
 
 def checkpoint_row(
     arms: Arms,
-    found: CheckpointDifference | None = None,
+    difference: CheckpointDifference | None = None,
     floors: Sequence[Floor] = (),
     *,
     loss: MetricParity | None = None,
 ) -> MetricDiff:
     """Return the row that judges whether each run's checkpoints exist and whether both arms have the same ones.
 
-    `found`: the comparison of both arms' checkpoints of one step. NaN or infinite values in one arm only are always
-    judged. Other differences are judged only if the arms must have equal checkpoints: they are proved (`floors`) to
-    train the same bits, or every `loss` is equal bit for bit. Else the differences are only reported.
+    `difference`: the comparison of both arms' checkpoints of one step. NaN or infinite values in one arm only are
+    always judged. Other differences are judged only if the arms must have equal checkpoints: they are proved (`floors`)
+    to train the same bits, or every `loss` is equal bit for bit. Else the differences are only reported.
     """
     saved = read_saved(arms[0].runs, arms[0].name_run), read_saved(arms[1].runs, arms[1].name_run)
     cells = (_saves_cell(arms[0], saved[0]), _saves_cell(arms[1], saved[1]))
     verdict, reason = _judge_saves(arms, saved)
-    lost = found and _judge_lost(found)
+    lost = difference and _judge_lost(difference)
     if lost and verdict != "regressed":
         verdict, reason = lost
-    elif found is not None and verdict == "same":
-        verdict, reason = _judge_content(found, _why_equal(floors, loss), reason=reason)
+    elif difference is not None and verdict == "same":
+        verdict, reason = _judge_content(difference, _why_equal(floors, loss), reason=reason)
     decision = Decision(verdict=verdict, reason=reason, threshold_text="exact")
     return make_row(CHECKPOINTS, cells, arms, missing_decision(cells, arms) or decision)
 
@@ -84,25 +84,25 @@ def _why_equal(floors: Sequence[Floor], loss: MetricParity | None) -> str:
     return "every loss is equal bit for bit" if loss is not None and loss.has_equal_bits else ""
 
 
-def _judge_lost(found: CheckpointDifference) -> tuple[Verdict, str] | None:
+def _judge_lost(difference: CheckpointDifference) -> tuple[Verdict, str] | None:
     """Return the verdict on values that are NaN or infinite in one arm only, and its reason; None without any."""
     sides: tuple[tuple[int, Verdict, str], ...] = ((1, "regressed", "candidate"), (0, "improved", "baseline"))
     for side, word, arm in sides:
-        lost = [(array, array.values.lost[side]) for array in found.compared if array.values]
+        lost = [(array, array.values.lost[side]) for array in difference.compared if array.values]
         lost = [(array, values) for array, values in lost if values]
         if lost:
             name = (lost[0][0].names or lost[0][0].other_names)[0]
             count = f"{counted(sum(values for _, values in lost), 'value')} in {counted(len(lost), 'array')}"
             return word, (
-                f"at step {found.step}, only the {arm}'s checkpoint has NaN or infinite values where the other is "
+                f"at step {difference.step}, only the {arm}'s checkpoint has NaN or infinite values where the other is "
                 f"finite: {count}, first {name}"
             )
     return None
 
 
-def _judge_content(found: CheckpointDifference, why_equal: str, *, reason: str) -> tuple[Verdict, str]:
-    summary = found.summary
-    if found.problem or found.equal:
+def _judge_content(difference: CheckpointDifference, why_equal: str, *, reason: str) -> tuple[Verdict, str]:
+    summary = difference.summary
+    if difference.problem or difference.equal:
         return "same", f"{reason}; {summary}"
     if why_equal:
         return "changed", f"{summary}, though {why_equal}"

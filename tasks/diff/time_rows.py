@@ -75,7 +75,7 @@ def cpu_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances) 
     """
     left, right = ([one.levels[CPU_TIME.name] for one in arm.facts if CPU_TIME.name in one.levels] for arm in arms)
     levels = (left, right)
-    lacking = [len(found) < len(arm.runs) for found, arm in zip(levels, arms, strict=True)]
+    lacking = [len(known) < len(arm.runs) for known, arm in zip(levels, arms, strict=True)]
     if not any(levels) or any(lack and not arm.dead for lack, arm in zip(lacking, arms, strict=True)):
         return None
     return _clock_row(CPU_TIME, levels, arms, rules, circumstances)[0]
@@ -208,13 +208,13 @@ def _grown_part(arms: Arms, slower: int) -> str:
 
 def _parts_per_step(accounts: list[TimeAccount]) -> dict[str, float]:
     """Return the mean seconds per step of each part between the first step and the last, without compilation."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for account in accounts:
         steps = max(part.steps for part in account.parts if part.part == COMPUTE)
         for part in account.parts:
             if part.part not in (*START_AND_END, "compile"):
-                found[part.part] = found.get(part.part, 0.0) + part.seconds / steps / len(accounts)
-    return found
+                seconds[part.part] = seconds.get(part.part, 0.0) + part.seconds / steps / len(accounts)
+    return seconds
 
 
 def name_host(decision: Decision, arms: Arms) -> str:
@@ -247,5 +247,5 @@ def _host_parts(arm: ArmRuns) -> dict[str, float]:
         [table[1:].select(STEP_COLUMN, *STEP_PARTS).cast(pl.Float64) for table in tables if table is not None]
     )
     means = {column: float(steps[column].to_numpy().mean()) for column in steps.columns}
-    found = {words: means[column] for column, words in STEP_PARTS.items()}
-    return found | {OTHER_PART: means[STEP_COLUMN] - sum(found.values())}
+    parts = {words: means[column] for column, words in STEP_PARTS.items()}
+    return parts | {OTHER_PART: means[STEP_COLUMN] - sum(parts.values())}

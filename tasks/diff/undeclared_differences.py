@@ -155,9 +155,14 @@ def _mixed_runs(arms: Arms) -> Observations:
                 yield _mixed(arm, name, field, (values[0], other))
         for number, run in enumerate(arm.runs):
             settings = chain(config_differences(arm.first, run), variable_differences(arm.first, run))
-            found = next((setting for setting in settings if not setting.why), None)
-            if found is not None:
-                yield _mixed(arm, found.name, f"config.{found.name}", ((0, found.values[0]), (number, found.values[1])))
+            different = next((setting for setting in settings if not setting.why), None)
+            if different is not None:
+                yield _mixed(
+                    arm,
+                    different.name,
+                    f"config.{different.name}",
+                    ((0, different.values[0]), (number, different.values[1])),
+                )
                 break
 
 
@@ -223,14 +228,16 @@ def _compare_configs(arms: Arms, declared: frozenset[str]) -> Observations:
         declared |= IMPLEMENTATION_KEYS  # MaxText has three keys for the implementation
     # releases have different default configs, so only planned keys are compared between different software
     runs = arms[0].first, arms[1].first
-    found = [item for item in config_differences(*runs, planned=software_differs(arms)) if item.name not in declared]
-    yield from _observe_settings(arms, [*found, *variable_differences(*runs)])
+    differences = [
+        item for item in config_differences(*runs, planned=software_differs(arms)) if item.name not in declared
+    ]
+    yield from _observe_settings(arms, [*differences, *variable_differences(*runs)])
 
 
-def _observe_settings(arms: Arms, found: Sequence[Difference]) -> Observations:
+def _observe_settings(arms: Arms, differences: Sequence[Difference]) -> Observations:
     """Yield one observation per setting. Settings without effect for the same reason, or many of a kind, share one."""
-    for kind, why in dict.fromkeys((item.kind, item.why) for item in found):
-        same = [item for item in found if (item.kind, item.why) == (kind, why)]
+    for kind, why in dict.fromkeys((item.kind, item.why) for item in differences):
+        same = [item for item in differences if (item.kind, item.why) == (kind, why)]
         if len(same) > SINGLE or why:
             yield _join_settings(arms, kind, same, why)
             continue
@@ -239,16 +246,16 @@ def _observe_settings(arms: Arms, found: Sequence[Difference]) -> Observations:
             yield from compare(arms, kind, item.values, message, places_of(arms, f"config.{item.name}"))
 
 
-def _join_settings(arms: Arms, kind: FindingKind, found: list[Difference], why: str) -> Observed:
+def _join_settings(arms: Arms, kind: FindingKind, differences: list[Difference], why: str) -> Observed:
     """Return one observation for several settings, with their values as evidence."""
-    shown = ", ".join(item.name for item in found[:SINGLE])
-    shown += f" and {len(found) - SINGLE} more" if len(found) > SINGLE else ""
-    message = f"{len(found)} config keys differ, but are not declared to differ: {shown}"
+    shown = ", ".join(item.name for item in differences[:SINGLE])
+    shown += f" and {len(differences) - SINGLE} more" if len(differences) > SINGLE else ""
+    message = f"{len(differences)} config keys differ, but are not declared to differ: {shown}"
     if why:
-        message = f"{shown} {'differs' if len(found) == 1 else 'differ'}, which cannot matter: {why}"
+        message = f"{shown} {'differs' if len(differences) == 1 else 'differ'}, which cannot matter: {why}"
     evidence = (
         (arm, f"{item.name}={value}", place)
-        for item in found
+        for item in differences
         for arm, value, place in zip(arms, item.values, places_of(arms, f"config.{item.name}"), strict=True)
     )
     return notice(kind, message, *evidence)

@@ -70,10 +70,10 @@ def _is_gone(step: epath.Path) -> bool:
 def checksum_files(
     folder: epath.Path, files: Mapping[str, int], on_bytes: Callable[[int], None] | None = None
 ) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
-    """Return file → (bytes, crc32c in hex), and one problem per unreadable file.
+    """Return file → (size in bytes, crc32c in hex), and one problem per unreadable file.
 
-    Files that vanish meanwhile are omitted. on_bytes: called by other threads with the number of
-    bytes of each block read."""
+    Files that vanish meanwhile are omitted. on_bytes: called by other threads with the number of bytes of each
+    block."""
     problems: list[Problem] = []
     block_size = _REMOTE_BLOCK if "://" in str(folder) else _BLOCK
 
