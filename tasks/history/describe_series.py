@@ -1,7 +1,7 @@
 """Formats series and their changes of level for terminal and JSON: bars, sentences, next command, exit status.
 
 A series has three lines: a metric's values on the baseline arm, on the candidate arm, and their ratio. A night is one
-comparison and has up to one value per line.
+comparison and has up to one value per line. An arm is one of the two compared versions.
 """
 
 import shlex

@@ -1,7 +1,8 @@
 """Collects the differences between equal runs in the history of a target: the prior for the noise of run times there.
 
 A target is a place where runs are launched. The few repeats of one comparison do not suffice to estimate this noise. A
-level is a run's step time, computed from all typical steps or from the quick (steady) ones.
+level is a run's step time, computed from all typical steps or from the quick (steady) ones. An arm is one of the two
+compared versions.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,8 @@
 """Groups the rows of the history into series, and finds the changes of level in each series and their likely causes.
 
 A series contains the values of one metric of one case over time. A night is one comparison: it has a value of the
-baseline, of the candidate and of their ratio. Changes are searched in each of these three lines separately. An event
-is one change in one line, with its cause.
+baseline, of the candidate and of their ratio. Changes are searched in each of these three lines separately. An event is
+one change in one line, with its cause. An arm is one of the two compared versions.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Orders the planned compiles, counts how many can run at once, and finds missing TPU compilers.
 
-A lane is a place for one compile at a time.
+A lane is a place for one compile at a time. An arm is one of the two compared versions.
 """
 
 import os

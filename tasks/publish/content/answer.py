@@ -1,6 +1,7 @@
 """Writes the texts at the top of a comparison's page: title, summary, certainty, and the next step with its cost.
 
-The next command is `ComparisonRecord.next_command`, which the user is to type.
+The next command is `ComparisonRecord.next_command`, which the user is to type. An arm is one of the two compared
+versions.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""Draws the lives of checkpoints (announced, saved, committed, proved) as bars on one time axis, and in words."""
+"""Draws the lives of checkpoints (announced, saved, committed, proved) as bars on one time axis, and in words.
+
+An arm is one of the two compared versions.
+"""
 
 from collections.abc import Callable
 

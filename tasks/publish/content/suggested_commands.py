@@ -1,4 +1,7 @@
-"""Writes the commands in a report of a comparison: the most useful next command, and a command that repeats it."""
+"""Writes the commands in a report of a comparison: the most useful next command, and a command that repeats it.
+
+An arm is one of the two compared versions.
+"""
 
 import json
 import shlex

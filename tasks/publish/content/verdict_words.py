@@ -1,4 +1,7 @@
-"""The signs, colours and words of verdicts, findings, deaths and metrics, the same on pages, terminal and Prefect."""
+"""The signs, colours and words of verdicts, findings, deaths and metrics, the same on pages, terminal and Prefect.
+
+An arm is one of the two compared versions.
+"""
 
 import re
 from typing import Literal, NamedTuple

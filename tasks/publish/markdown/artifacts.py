@@ -1,4 +1,7 @@
-"""Turns comparison records into the contents of Prefect artifacts: Markdown, table rows, keys."""
+"""Turns comparison records into the contents of Prefect artifacts: Markdown, table rows, keys.
+
+An arm is one of the two compared versions.
+"""
 
 import hashlib
 import re

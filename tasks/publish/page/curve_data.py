@@ -1,4 +1,7 @@
-"""Writes the data files of the page's curves, and lists the stalls, saves and evaluations that the curves mark."""
+"""Writes the data files of the page's curves, and lists the stalls, saves and evaluations that the curves mark.
+
+An arm is one of the two compared versions.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

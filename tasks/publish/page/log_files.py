@@ -1,4 +1,7 @@
-"""Writes the logs of both arms into the page's folder, and finds the anchors of their lines."""
+"""Writes the logs of both arms into the page's folder, and finds the anchors of their lines.
+
+An arm is one of the two compared versions.
+"""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Writes the static page of a comparison. The page works offline, also when opened as a file."""
+"""Writes the static page of a comparison. The page works offline, also when opened as a file.
+
+An arm is one of the two compared versions.
+"""
 
 from collections.abc import Mapping
 from functools import cache

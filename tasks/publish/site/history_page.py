@@ -1,6 +1,7 @@
 """Writes the history page: the changes of metrics from night to night with their commits, then charts of each case.
 
-As in tasks/history, a night is one comparison of a case: it has one value of a metric for each arm.
+As in tasks/history, a night is one comparison of a case: it has one value of a metric for each arm. An arm is one of
+the two compared versions.
 """
 
 import shlex

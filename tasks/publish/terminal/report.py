@@ -1,4 +1,7 @@
-"""Renders a comparison record as a terminal report: the verdict first, the next command last."""
+"""Renders a comparison record as a terminal report: the verdict first, the next command last.
+
+An arm is one of the two compared versions.
+"""
 
 import os
 import re
