@@ -48,7 +48,8 @@ LEVELS: dict[Level, LevelMeaning] = {
         "every chunk can be decoded, and no value is NaN or infinite", "one reading, and decoding it"
     ),
     "restored and continued": LevelMeaning(
-        "the other arm restored it and trained on to the same bits", "a restore and the steps after it"
+        "the other arm restored it and trained on with equal losses; with our trainer, to the same final state",
+        "a restore and the steps after it",
     ),
 }
 
