@@ -24,17 +24,19 @@ class GivenArguments:
     """The differences between the arguments of both arms."""
 
     roots: tuple[Root, ...]
-    equal: tuple[frozenset[int], frozenset[int]]  # per arm, the indices of arguments that the other arm has too
+    equal: tuple[
+        frozenset[int], frozenset[int]
+    ]  # per arm, the indices of arguments with bits that the other arm has too
     shown: dict[str, Any]  # fields of a `TensorComparison`
 
 
 def compare_arguments(
     baseline: Observation, candidate: Observation, names: tuple[str, str], *, starts_shared: bool = False
 ) -> GivenArguments:
-    """Pair the arguments by role and meaning; return their differences, with one root for each role that has any.
+    """Pair the arguments by role and meaning; return their differences, with one root for each role that differs.
 
-    A replaced argument also counts as different if the candidate's own value differed, unless the judged runs, from
-    which the verdict comes, started with equal arguments too (starts_shared).
+    Replaced arguments give a further root for each role if the candidate's own values differed, unless the judged runs,
+    from which the verdict comes, started with equal arguments too (starts_shared).
     """
     places = [
         {(argument.role, argument.meaning): n for n, argument in enumerate(found.arguments)}

@@ -95,7 +95,7 @@ def _place_root(
 
 
 def equal_up_to(rows: Sequence[TensorRow], order: float) -> str:
-    """Return the name, and the loop iteration, of the last tensor up to row `order` that has a name; empty if none."""
+    """Return the name, and the loop iteration or layer, of the last named tensor up to row `order`; empty if none."""
     for n in range(min(int(order), len(rows) - 1), -1, -1):
         row = rows[n]
         if row.operation == NAME:

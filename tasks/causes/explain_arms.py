@@ -54,7 +54,7 @@ class ObservedArm(NamedTuple):
 
 
 def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
-    """Return the cost of an explanation as text. seconds: duration of a judged run; None if unknown."""
+    """Return the cost of an explanation as text. seconds: of the longest judged run; None if unknown."""
     about = f"on {plans[0].target}" + (f", at most about {2 * seconds:,.0f} s" if seconds else "")
     again = "both arms are started once more, for a few steps each"
     return f"{again}, {about}; explain: off in the comparison's file leaves it out"
@@ -63,8 +63,9 @@ def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
 def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Explanation:
     """Observe both arms, with files below `folder`, and return their differences; a failure of an arm gives a note.
 
-    The second arm's step gets the first arm's arguments, so that only the computation can differ. If the second arm's
-    own arguments differ, they are listed first, unless the judged runs started with equal arguments.
+    The second arm's step gets the first arm's arguments except random keys, so that few causes besides the computation
+    are left. If the second arm's own arguments differ, they are listed first, unless the judged runs started with equal
+    arguments.
     """
     began = time.monotonic()
     first = observe(plans[0], names[0], folder / "baseline", None)
@@ -204,7 +205,7 @@ def _say_headline(
     memory: MemoryExplanation | None,
     spent: TimeExplanation | None,
 ) -> str:
-    """Return one sentence about the first tensor that differs, else about the program, else about memory or time.
+    """Return one sentence about the first root, else about the program, else about memory or time.
 
     If all tensors are equal but the compiled steps' results differ, the sentence names the compiler: tensors are
     evaluated operation by operation, results come from the compiled step.

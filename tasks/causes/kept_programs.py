@@ -13,7 +13,7 @@ from tasks.store import Store
 
 
 def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
-    """Return whether all runs of two arms kept their programs, and no equal hashes prove the programs equal."""
+    """Return whether all runs of two arms kept their programs, and their hashes do not prove them equal."""
     hashes = {run.program.get("stablehlo_sha256") for run in runs}
     if len({run.arm for run in runs}) != 2 or (len(hashes) == 1 and None not in hashes):
         return False
@@ -21,20 +21,20 @@ def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
 
 
 def compare_kept_programs(runs: Sequence[RunRecord], store: Store) -> ProgramExplanation | None:
-    """Compare the first run's program with each distinct program of the other runs; return the largest difference.
+    """Compare the first run's program with each other distinct one of an arm; return the largest difference.
 
     None if a program cannot be read (another JAX version may have written it), or if there is no other program.
     """
-    found: dict[str, tuple[RunRecord, Path]] = {}
+    programs: dict[str, tuple[RunRecord, Path]] = {}  # arm and digest of the program → first run, its file
     for run, path in zip(runs, _paths(runs, store), strict=True):
         digest = hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
-        found.setdefault(f"{run.arm} {digest}", (run, path))
-    (first, path), *others = found.values()
+        programs.setdefault(f"{run.arm} {digest}", (run, path))
+    (first, path), *others = programs.values()
     try:
         transcripts = read_with_jax("stablehlo", [path, *(other for _, other in others)])
     except ValueError:
         return None
-    roots = [_root_of(run) for run, _ in found.values()]
+    roots = [_root_of(run) for run, _ in programs.values()]
     answers = [
         compare_transcripts(transcripts[0], transcript, (first.arm, run.arm), (roots[0], root))
         for transcript, (run, _), root in zip(transcripts[1:], others, roots[1:], strict=True)

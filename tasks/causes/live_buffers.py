@@ -18,9 +18,10 @@ from tasks.causes.source_lines import Located, OptimisedProgram, name_function
 from tasks.preflight.hlo import Instruction, Program
 from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
 
-MAX_LISTED = 20
+MAX_LISTED = 20  # rows of buffers in the record
 # Opcodes whose result is the buffer of an operand, and so extends the lifetime of that buffer.
 _PASSES = frozenset({"tuple", "get-tuple-element", "bitcast", "optimization-barrier", "while", "call", "conditional"})
+# Roles of the computations that an instruction runs, besides a conditional's branches.
 _INSIDE = ("condition", "body", "to_apply", "calls")
 
 
@@ -82,7 +83,10 @@ def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
 
 
 def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
-    """Return the allocated bytes, and the live buffers at the moment with most bytes in use. Arguments live always."""
+    """Return the allocated bytes, and the live buffers at the moment with most bytes in use.
+
+    Arguments live always, and buffers of unknown instructions only at the start.
+    """
     spans, length = _Schedule(program).spans()
     changes: dict[int, list[tuple[bool, Buffer]]] = defaultdict(list)
     listed = list(buffers)
@@ -143,7 +147,7 @@ class _Schedule:
     def spans(self) -> tuple[dict[str, tuple[int, int]], int]:
         """Return instruction → (begin, end) of the lifetime of its result's buffer, and the last moment of the step.
 
-        A lifetime ends at the buffer's last use. Uses of a result of `_PASSES` with the same buffer count.
+        A lifetime ends at the buffer's last use. Using the result of an opcode in `_PASSES` uses its operands' buffers.
         """
         found: dict[str, tuple[int, int]] = {}
         for name in self.order:

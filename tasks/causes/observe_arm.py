@@ -1,4 +1,4 @@
-"""Observes an arm: runs its command once more, in a new process that ends as soon as its training step is recorded.
+"""Observes an arm: runs its command once more, in a new process that ends after the observed calls of its step.
 
 An arm is one of the two compared versions of a trainer. The files of its judged run, from which the verdict
 comes, stay unchanged.
@@ -27,11 +27,11 @@ def observe_arm(
     tensors: bool = True,
     profile: tuple[int, int] | None = None,
 ) -> Observation:
-    """Run the plan's command until its step is recorded; return the record of the first call of the training step.
+    """Run the plan's command until its step is recorded and profiled; return the record of the step's first call.
 
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
     tensors: evaluate the step operation by operation. profile: first and last call to profile, counted from 0.
-    If the trainer fails or has no training step, the record has a note.
+    If the trainer fails, has no training step or runs elsewhere, the record has a note.
     """
     if plan.backend != "local":
         where = (

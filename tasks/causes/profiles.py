@@ -15,7 +15,7 @@ from tasks.causes.source_lines import OptimisedProgram, name_function
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
 MAX_LISTED = 20  # differences in the record
-SUMMARIZED = 3  # differences that the sentence names
+MAX_SUMMARIZED = 3  # sure differences that the sentence names
 # A difference is sure if it exceeds MIN_SPREADS × the larger spread of the arms + MIN_SHARE × the time of a step's
 # operations. No difference between two profiles of one program was that large (decision 0079).
 MIN_SPREADS, MIN_SHARE = 2.0, 0.02
@@ -93,7 +93,10 @@ def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
 
 
 def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]:
-    """Return function → part, all passes together. Lines are no keys, because they move between commits."""
+    """Return function → part, all passes together; instruction → part without a source line.
+
+    Lines are no keys, because they move between commits.
+    """
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     work: dict[str, Counter[Work]] = defaultdict(Counter)
     unit = 1e9 * side.profile["devices"]
@@ -169,5 +172,5 @@ def _find_line(part: Part, kind: str) -> CodeLine | None:
 
 def _say_largest(found: Sequence[TimeDifference], steps: Sequence[float], names: tuple[str, str]) -> str:
     said = f"a step takes {1e3 * steps[0]:.1f} ms in {names[0]} and {1e3 * steps[1]:.1f} ms in {names[1]}"
-    largest = "; ".join(one.sentence for one in found[:SUMMARIZED] if one.sure)
+    largest = "; ".join(one.sentence for one in found[:MAX_SUMMARIZED] if one.sure)
     return f"{said}: {largest or 'no line differs by more than the steps of one arm do'}"

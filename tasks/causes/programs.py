@@ -13,8 +13,8 @@ from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.text import counted
 
-MAX_LISTED = 40  # functions in the record
-MAX_NAMED = 5  # operations of a function, per arm
+MAX_LISTED = 40  # rows in the record; a row is a function in one pass
+MAX_NAMED = 5  # operations of a row, per arm
 MIN_SHARE = 0.0005  # smaller shares of the step's FLOPs or bytes are not shown
 # Constants (_LITERAL), and operations that only reshape or convert a constant (_REPEATS). They are shown as part of the
 # operation that reads them.

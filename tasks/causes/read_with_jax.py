@@ -10,12 +10,15 @@ from typing import Any
 
 from configs.environment import pass_on
 
-PATIENCE_S = 600.0
+PATIENCE_S = 600.0  # limit of the subprocess
 _ROOT = Path(__file__).parent.parent.parent
 
 
 def read_with_jax(module: str, paths: Sequence[Path]) -> list[Any]:
-    """Return the JSON value that `model.compile.<module>` prints for each file. Raises ValueError if that fails."""
+    """Return the JSON value that `model.compile.<module>` prints for each file.
+
+    Raises ValueError if the module fails, and subprocess.TimeoutExpired after PATIENCE_S.
+    """
     argv = [sys.executable, "-W", "ignore", "-m", f"model.compile.{module}", *map(str, paths)]
     environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
     done = subprocess.run(

@@ -15,16 +15,19 @@ from tasks.records import ComparisonRecord, Explanation, RunPlan, RunRecord, sec
 from tasks.store import Store, open_store
 from tasks.store.directories import ComparisonDirectory, RunDirectory
 
-FOLDER = "explained"  # folder of the observations, next to the comparison's record
+FOLDER = "explained"  # folder of the observations, in the comparison's folder or in the second run's
 # Metrics whose differences the programs, or the programs' times on the device, can explain.
 _EXPLAINED = frozenset(metric.name for metric in METRICS if metric.explained)
 _DIFFERS = frozenset({"changed", "regressed", "improved"})
-PAGE, RECORD = "index.html", "comparison.json"
+PAGE, RECORD = "index.html", "comparison.json"  # files in a comparison's folder
 NOT_OURS = "only runs that maxview trained on this machine can be observed: a log alone holds no program"
 
 
 def name_explainable_differences(record: ComparisonRecord) -> str:
-    """Return the names of the differences that can be explained (rows' titles, the program) as text; empty if none."""
+    """Return the names of the differences that can be explained (rows' titles, the program) as text; empty if none.
+
+    Also empty if an arm died, if both arms are one version, or if only programs were compared.
+    """
     if record.has_died or record.aa or record.programs is not None:
         return ""
     rows = [row.title for row in record.rows if row.metric in _EXPLAINED and row.verdict in _DIFFERS]
@@ -45,7 +48,7 @@ def plans_of(runs: Sequence[RunRecord]) -> Both[RunPlan] | None:
 
 
 def wants_explanation(comparison: str) -> bool:
-    """Return whether a comparison's file leaves `explain` at its default, `auto`."""
+    """Return whether a comparison's `explain` is `auto`, the default; False if its file cannot be read."""
     try:
         return load_comparison(comparison).explain == "auto"
     except ConfigError:  # the file is missing or invalid here
@@ -82,7 +85,7 @@ class Subject(NamedTuple):
 
 
 def find_subject(words: Sequence[str], store: str) -> Subject:
-    """Return the arms for command-line words: a page, a comparison's folder or name, or two run folders.
+    """Return the arms for command-line words: a page, a comparison's folder, record or name, or two run folders.
 
     store: address of the store with named comparisons. Raises ValueError, with an example to type.
     """

@@ -1,7 +1,7 @@
 """Compares the observed training steps of two arms (versions of a trainer) tensor by tensor, and finds the roots.
 
-A root is a place at which the arms begin to differ: an argument, an operation with equal inputs and another result, or
-an operation that only one arm has. A row is one tensor of a step.
+A root is a place at which the arms begin to differ: an argument, two operations that read equal tensors but differ, an
+operation that only one arm has, or a random draw with another key. A row is one tensor of a step.
 """
 
 import difflib
@@ -28,7 +28,7 @@ def compare_tensors(
     *,
     starts_shared: bool = False,
 ) -> TensorComparison:
-    """Return the comparison of the observations in two folders. A missing record gives a note.
+    """Return the comparison of the observations in two folders; only of the arguments if one has no tensors.
 
     starts_shared: the judged runs started with equal arguments too, so replaced arguments explain nothing.
     """
@@ -161,7 +161,8 @@ def summarise(comparison: TensorComparison) -> str:
     return f"{all_of} are equal bit for bit"
 
 
-_MAX_ROWS = 6000  # most rows to align in a loop or branch; the time grows with the square of their number
+# Most rows of an arm to align per loop, branch and pass; later rows stay unpaired. The time grows with the square.
+_MAX_ROWS = 6000
 _KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are paired: strictest key first
     lambda row: f"{row.operation}|{row.type}|{row.params}|{row.function}|{row.output}",
     lambda row: f"{row.operation}|{row.type}|{row.output}",
@@ -170,7 +171,10 @@ _KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are pa
 
 
 def pair_frontiers(left: Divergence, right: Divergence) -> dict[int, int]:
-    """Return left → right for frontier rows (see `Divergence`) that read the same tensors; equal operations first."""
+    """Return left → right for frontier rows (see `Divergence`) that read the same tensors; equal operations first.
+
+    Draws with keys that only their arm has are paired by loop, pass and type.
+    """
     pairs: dict[int, int] = {}
     for with_operation in (True, False):
         spare: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -230,7 +234,7 @@ def _align(
     return found
 
 
-MAX_ROOTS, MAX_ONLY = 40, 40
+MAX_ROOTS, MAX_ONLY = 40, 40  # most groups of roots; most entries of `list_only` per arm
 _ARMS: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
 
 

@@ -8,7 +8,7 @@ from tasks.causes.source_lines import shorten_path
 from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
 from tasks.resolve.git import GitError, run_git
 
-MAX_LINES = 60  # most lines to look up: each takes a git command
+MAX_LINES = 60  # most lines of an arm to look up: each takes up to four git commands
 _HERE = Path(__file__).parent.parent.parent
 
 

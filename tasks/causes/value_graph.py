@@ -89,7 +89,9 @@ class Graph:
     outputs: dict[str, Value] = field(default_factory=dict)  # meaning → result
     nodes: list[Node] = field(default_factory=list)  # in the text's order, without barriers and sharding constraints
     values: set[str] = field(default_factory=set)  # exact hashes of all operands and results of the nodes
-    placements: dict[tuple[str, CodeLine], int] = field(default_factory=dict)  # constraint → times per step
+    placements: dict[tuple[str, CodeLine], int] = field(
+        default_factory=dict
+    )  # (sharding, source line) → executions per step
 
     @property
     def flops(self) -> int:

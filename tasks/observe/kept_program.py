@@ -11,7 +11,7 @@ from tasks.records.observation import PROGRAM
 from tasks.store.atomic import write_atomically, write_bytes_atomically
 from tasks.store.json_records import dump_json, load_json, read_document
 
-COMPILES = "compiles.json"
+COMPILES = "compiles.json"  # the argument types of each compile of the step
 FOLDER = "lowered"  # subfolder of a run's folder with every program that JAX compiled; removed at the run's end
 VARIABLE = "JAX_DUMP_IR_TO"
 _MODULE = re.compile(r"jax_ir\d+_(?:jit_)?(?P<name>.+)_compile\.mlir")
@@ -30,10 +30,10 @@ def program_variables(plan: RunPlan) -> dict[str, str]:
 
 
 def keep_step_program(directory: Path) -> Path | None:
-    """Keep the step's program in a run's folder, gzipped, with source locations; return its path, or None if there is
-    no such program. Also writes the argument types of each compile of the step, and removes all other programs.
+    """Keep the step's program in a run's folder, gzipped, with source locations; return its path, or None without one.
 
-    The step is the first compile of the function `train_step`, else the largest program with matrix products.
+    Also writes the argument types of each compile of the step, and removes all other programs. The step is the first
+    compile of the function `train_step`, else the largest program with matrix products or convolutions.
     """
     kept, folder = directory / PROGRAM, directory / FOLDER
     if folder.is_dir():

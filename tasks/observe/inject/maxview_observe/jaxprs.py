@@ -31,7 +31,10 @@ def open_body(body: Any) -> tuple[Any, Any]:
 
 
 def inlined_body(equation: Any) -> tuple[Any, Any] | None:
-    """Return the jaxpr and the constants of an equation that only calls an inner jaxpr; None for other equations."""
+    """Return the jaxpr and the constants of an equation that only calls an inner jaxpr, else None.
+
+    Also None if the inner jaxpr has more or fewer inputs than the equation.
+    """
     if equation.primitive.name not in _INLINED and not _runs_on_one_device(equation):
         return None
     body = next((equation.params[key] for key in _BODIES if equation.params.get(key) is not None), None)
@@ -99,8 +102,8 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 def is_step(name: str, jaxpr: Any) -> bool:
     """Whether a jitted function looks like a training step.
 
-    It has matrix products or the name LIKELY_NAME, and at least half of its floating-point arguments match a result in
-    type and shape (new weights or gradients).
+    It has matrix products, convolutions or the name LIKELY_NAME, and at least half of its floating-point arguments
+    match a result in type and shape (new weights or gradients).
     """
     given, made = _floats(jaxpr.invars), _floats(jaxpr.outvars)
     if not given or sum((given & made).values()) * 2 < sum(given.values()):

@@ -1,4 +1,4 @@
-"""Patches `jax.jit` and ahead-of-time compiles, so that a recorder receives every call outside of a trace.
+"""Patches `jax.jit` and ahead-of-time compiles, so that a recorder receives the calls outside of a trace.
 
 A recorded call has the jitted function's program and the call's arguments as a flat list (leaves) with names.
 """

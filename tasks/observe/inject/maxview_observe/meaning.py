@@ -59,7 +59,7 @@ def meaning_of(argument: str) -> tuple[str, str]:
     """Return the role and the canonical path of a step's argument. argument: the name, as in the examples.
 
     `state.params['params']['x']` and `state['model']['x'].value` are both `("parameter", "x")`. Arguments outside of a
-    training state are "data".
+    training state are "data", except random keys.
     """
     words = _WORD.findall(argument)
     if len(words) > 1 and words[-1] in _VALUE:

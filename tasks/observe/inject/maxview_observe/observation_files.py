@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+# Names of the files. CLAIM is made by the process that records the step, START is the report of a shared start.
 OBSERVATION, CLAIM = "observation.json", "claim"
 PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"
 ARGUMENTS, TENSORS, DRAWS, START = "arguments.npz", "tensors.jsonl.gz", "draws.npz", "start.json"

@@ -1,4 +1,4 @@
-"""Records the first call of the training step, profiles later calls if that is wanted, and ends the process.
+"""Records the first call of the training step, profiles later calls if the settings say so, and ends the process.
 
 The process runs an arm: one of the two compared versions of a trainer.
 """

@@ -1,4 +1,4 @@
-"""Gives an observed step the other arm's arguments and random draws, so that fewer causes can make the arms differ.
+"""Gives a step the other arm's arguments, an observed step also its draws, so that fewer causes make the arms differ.
 
 An arm is one of the two compared versions of a trainer. A draw is the result of one `random_bits` operation; draws are
 matched by loop, type and order. Only the evaluation operation by operation uses the other arm's draws: the trainer's
@@ -14,7 +14,7 @@ from . import bits
 from .meaning import meaning_of, meanings_of
 from .observation_files import read_arrays
 
-_MAY_DIFFER = ("random numbers", "counter")
+_MAY_DIFFER = ("random numbers", "counter")  # roles of arguments that may differ in an equal start
 
 
 class Replacement:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 COLLECTION = "garbage collection"  # model/compile/profile.py reads this name
-MIN_CALLS, LONG_S = 5, 20.0  # a profile ends early if it has this many calls and has taken longer than LONG_S
+MIN_CALLS, LONG_S = 5, 20.0  # a profile ends early after MIN_CALLS calls if it has taken longer than LONG_S seconds
 
 
 class Profiling:

@@ -122,7 +122,7 @@ class StartSharer:
         return changed
 
     def keep_batch(self, arrays: list[Any], step: int) -> None:
-        """Store a batch if it differs from the previous batch."""
+        """Store a batch if it differs from the previous batch; give up if the total exceeds MAX_BATCH_BYTES."""
         assert self.fresh is not None
         found = "".join(map(bits.digest, arrays))
         if found == self.batch:
@@ -134,7 +134,7 @@ class StartSharer:
             files.write_arrays(batch_file(self.settings.folder, step), list(self.fresh.values()), arrays)
 
     def give_up(self, reason: str) -> None:
-        """Stop sharing; the run continues with its own arguments."""
+        """Stop sharing; from now on the run uses its own arguments."""
         self.ended = True
         say(reason)
         if self.settings.start is not None and not (self.settings.folder / files.START).exists():
@@ -176,6 +176,9 @@ def batch_file(folder: Path, step: int) -> Path:
 
 
 def last_batch(folder: Path, step: int) -> Path | None:
-    """Return the last batch file up to a step, or None. It has the step's batch: repeated batches are stored once."""
+    """Return the last batch file up to a step, or None.
+
+    It has the step's batch, because repeated batches are stored once, unless the other arm stopped storing before it.
+    """
     kept = sorted(file for file in folder.glob("batch-*.npz") if file <= batch_file(folder, step))
     return kept[-1] if kept else None
