@@ -3,8 +3,9 @@
     python -P model/compile_record.py --out DIR --topology NAME --devices N --hbm-bytes N MODULE [WORD…]
 
 runs another trainer's own ahead-of-time compile, such as MaxText's `train_compile`, and records the program. It runs in
-that trainer's environment, so it imports only JAX and numpy. With `--stop`, MODULE trains, and the process exits after
-its first compile; then `--programs DIR` stores the compiled program there, or reuses the program of an equal step.
+that trainer's environment, so of packages it imports only JAX and numpy. With `--stop`, MODULE trains, and the process
+exits after its first compile; then `--programs DIR` stores the compiled program there, or reuses the program of an
+equal step.
 """
 
 import argparse
@@ -38,7 +39,8 @@ PACKAGES = ("jax", "jaxlib", "libtpu", "flax", "optax", "maxtext", "qwix", "aqtp
 MEMORY = (
     "argument", "output", "temp", "alias", "host_argument", "host_output", "host_temp", "generated_code",
 )  # fmt: skip
-DEVICE_MEMORY = "device"
+DEVICE_MEMORY = "device"  # JAX's name for a device's own memory, which `describe_array` does not show
+# Messages of a program that does not fit into the memory of a device.
 OVERFLOW = re.compile(r"HbmOom|memory space hbm|RESOURCE_EXHAUSTED.*\bhbm\b", re.IGNORECASE)
 
 

@@ -40,7 +40,8 @@ def dot_product(
 ) -> jax.Array:
     """Return causal dot-product attention, with its softmax in float32.
 
-    The logits are not divided by √K: the initial values of the query kernel include that factor, as in T5 and MaxText.
+    The logits are not divided by √K: the initial values of the query kernel include that factor, as in T5 and MaxText,
+    or `attend_latent` has applied it.
     """
     length, heads = query_BLHK.shape[1:3]
     key_BSHK, value_BSHK = share_heads(key_BSGK, heads), share_heads(value_BSGK, heads)
@@ -93,7 +94,7 @@ def jax_attention(
 def splash(
     query_BLHK: jax.Array, key_BSGK: jax.Array, value_BSGK: jax.Array, segment_ids_BL: jax.Array | None
 ) -> jax.Array:
-    """Run JAX's Pallas kernel for TPUs, which never stores all logits. Each device computes its own heads."""
+    """Run JAX's Pallas kernel for TPUs, which never stores all logits. Each device computes its own shard."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return splash_on_device(query_BLHK, key_BSGK, value_BSGK, segment_ids_BL)

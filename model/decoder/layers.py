@@ -158,7 +158,7 @@ def name_result(x: jax.Array, name: str) -> jax.Array:
 
 QKV, OUT = ("query_proj", "key_proj", "value_proj"), "out_proj"  # names of the projections' results in both decoders
 
-# The results of a layer that `jax.checkpoint` saves, by the value of `remat_policy`; `full` saves none.
+# The results of a layer that `jax.checkpoint` saves or offloads, by the value of `remat_policy`; `full` keeps none.
 REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
     "full": None,
     "minimal": jax.checkpoint_policies.save_only_these_names(*QKV, OUT, "mlpwi_0", "mlpwi_1", "mlpwo"),

@@ -122,7 +122,7 @@ def join_rows(array: jax.Array) -> jax.Array:
 
 
 def on_stages(x_SBLE: jax.Array) -> jax.Array:
-    """Constrain the sharding of activations so that those of a stage are on the stage's devices."""
+    """Constrain activations so that those of a stage are on its devices; without a mesh, return them unchanged."""
     if jax.sharding.get_abstract_mesh().empty:
         return x_SBLE
     spec = PartitionSpec(

@@ -18,7 +18,8 @@ MESH_AXES = tuple(MESH_KEYS)
 
 type MeshAxes = str | tuple[str, ...] | None
 
-# logical axis -> mesh axes; the names are MaxText's, so that both lists of parameters can be compared
+# logical axis -> mesh axes that split it, None if it is never split; the names are MaxText's, so that both lists of
+# parameters can be compared
 RULES: dict[str, MeshAxes] = {
     # parameters
     "vocab": "tensor",

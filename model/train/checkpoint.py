@@ -90,7 +90,7 @@ def make_handlers(config: TrainConfig) -> dict[str, Any]:
 
 
 def make_reader(config: TrainConfig, directory: epath.Path) -> Manager:
-    """Return a read-only manager of another run's checkpoints."""
+    """Return a read-only manager of the checkpoints in a run's folder."""
     return ocp.CheckpointManager(
         directory,
         item_names=tuple(handlers := make_handlers(config)),
@@ -108,10 +108,10 @@ def save(
     *,
     force: bool = False,
 ) -> bool:
-    """Save the state after `step` if this is due or forced, and the step is not saved yet. Return whether it was saved.
+    """Save the state after `step` if this is due or forced, and the step is not saved yet. Return whether it is.
 
-    tree: the state in the layout of checkpoints (`Api.to_tree`). iterator: grain's, None for synthetic data. Returns
-    before the checkpoint is committed if `async_checkpointing` is true.
+    tree: the state in the layout of checkpoints (`Api.to_tree`). iterator: grain's, None for synthetic data. If
+    `async_checkpointing` is true, returns before the checkpoint is committed.
     """
     if step in manager.all_steps() or not (force or manager.should_save(step)):
         return False

@@ -11,7 +11,7 @@ PARTS = ("device_s", "input_s", "save_s", "report_s")
 
 
 class StepClock:
-    """Measures steps. A step lasts from the end of the previous step to its own end.
+    """Measures steps. A step lasts from the end of the previous step, or from `restart`, to its own end.
 
     The difference between the step and its parts is the time of other code, such as lines that a user added to the
     loop. A step's report is written after its time is measured, so the report's time is part of the next step.

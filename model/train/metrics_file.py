@@ -61,7 +61,7 @@ class MetricsFile:
         self.file.flush()
 
     def publish(self) -> None:
-        """Update the copy in the bucket. Called after each checkpoint, so that both resume at the same step."""
+        """Update the copy in the bucket, after each checkpoint and at the end, so that both resume at the same step."""
         if self.copy is not None:
             self.copy.write_bytes(self.path.read_bytes())
 

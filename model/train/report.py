@@ -19,7 +19,7 @@ from model.train.flops import StepFlops, step_flops, tokens_per_device
 from model.train.metrics_file import Number
 
 GIB = 2**30
-EXTRA_LOSSES = ("moe_lb_loss",)
+EXTRA_LOSSES = ("moe_lb_loss",)  # auxiliary losses that a step's line shows
 
 
 def print_line(text: str) -> None:

@@ -84,9 +84,9 @@ def init_state(setup: Setup) -> Tree:
 
 
 def fill_on_host(first_state: Callable[[dict[str, Any]], Tree], params: dict[str, Any]) -> Tree:
-    """Return `first_state(params)`; arrays that repeat one value (zeros) become numpy views of that value.
+    """Return `first_state(params)`; its new arrays, if all repeat one value (zeros), are numpy views of that value.
 
-    A direct call of `first_state` would compile one program per shape, and wait until the step is compiled.
+    Otherwise calls `first_state`. Such a call compiles one program per shape, and waits until the step is compiled.
     """
     closed, made = jax.make_jaxpr(first_state, return_shape=True)(params)
     values: dict[Any, Any] = dict(zip(closed.jaxpr.invars, jax.tree.leaves(params), strict=True))

@@ -13,7 +13,7 @@ EXIT_SIGTERM = 128 + signal.SIGTERM
 
 @dataclass
 class StopSignal:
-    """Whether SIGTERM has arrived."""
+    """Whether SIGTERM has arrived, with several processes in any of them."""
 
     arrived: bool = False
 
