@@ -68,8 +68,8 @@ def _judge_saves(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
     if lacking := sorted(baseline.steps - candidate.steps):
         if not candidate.has_proofs and (cut := [step for step in lacking if not candidate.begun <= step]):
             steps = ", ".join(map(str, cut))
-            lost = f"a checkpoint of step {steps} may be missing from the log only"
-            return "unknown", f"the log of {arms[1].label} is incomplete, so {lost}"
+            missing = f"a checkpoint of step {steps} may be missing from the log only"
+            return "unknown", f"the log of {arms[1].label} is incomplete, so {missing}"
         return "regressed", f"{arms[1].label} has no checkpoint of step {', '.join(map(str, lacking))}"
     if lacking := sorted(candidate.steps - baseline.steps):
         return "unknown", f"{arms[0].label} has no checkpoint of step {', '.join(map(str, lacking))}"

@@ -28,10 +28,10 @@ def mean_step(run: RunRecord) -> Measured:
 
 def parameters(run: RunRecord) -> Measured:
     """Return the printed number of parameters. The value is 0 if the printed number is 0.000, as for small models."""
-    found = run.reading.parameters
-    if found.printed is None:
+    logged = run.reading.parameters
+    if logged.printed is None:
         return Measured()
-    return Measured(value=float(found.count or 0), text=found.printed, source=found.source)
+    return Measured(value=float(logged.count or 0), text=logged.printed, source=logged.source)
 
 
 def memory_percent(run: RunRecord) -> Measured:

@@ -48,7 +48,7 @@ def _decimals(row: NDArray[np.float64]) -> int:
 
 
 def last_digit(value: float, values: Values, decimals: int, *, exponents: bool) -> float:
-    """Return one unit of a value's last printed digit, which is the last of `decimals`.
+    """Return one unit of a value's last printed digit: 10 to the power of −`decimals`.
 
     A log with exponents prints significant digits instead: the most digits in `values` determine the unit, if larger.
     """

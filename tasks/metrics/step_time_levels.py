@@ -39,14 +39,14 @@ def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
     if usable.size < MIN_STEPS:
         return None
     rounding = unit / 12**0.5  # standard deviation of the rounding error
-    found = []
+    levels = []
     for steps, level_of in ((usable, steady_level), (timed, middle_level)):
         finer = spread_rounded(steps, unit)
         level = float(np.exp(level_of(np.sort(np.log(finer)))))
-        found.append(StepLevel(seconds=level, error=float(np.hypot(block_error(finer, level_of), rounding / level))))
+        levels.append(StepLevel(seconds=level, error=float(np.hypot(block_error(finer, level_of), rounding / level))))
     return StepLevels(
-        quick=found[0],
-        middle=found[1],
+        quick=levels[0],
+        middle=levels[1],
         slow=float(np.mean(timed > CLOSE * usual_step(timed))),
         shift=find_shift(finer),
         mean=float(timed.mean()),
@@ -151,7 +151,10 @@ def draw_orders(n: int) -> NDArray[np.int64]:
 
 
 def usable_steps(seconds: Seconds) -> Seconds:
-    """Return the steps without dispatch artefacts: steps so short that a neighbour must have part of their time."""
+    """Return the steps without dispatch artefacts.
+
+    Such an artefact is a step so short that a neighbour must have part of its time.
+    """
     timed = seconds[np.isfinite(seconds) & (seconds > 0)]
     return timed[timed >= TOO_QUICK * usual_step(timed)] if timed.size else timed
 

@@ -33,7 +33,7 @@ def account_death(run: RunRecord) -> TimeAccount | None:
 
 
 def account_run(run: RunRecord) -> TimeAccount | None:
-    """Return the time account of a run, from its log; None with fewer than MIN_STEPS timed steps after the first.
+    """Return the time account of a run; None with fewer than MIN_STEPS timed steps after the first.
 
     A stalled step counts as compute up to the median step; the rest of its time counts for the stall's cause. Dispatch
     artefacts move time between steps, so only the sum of `compute` and `dispatch` is the time of the computation.
@@ -50,18 +50,18 @@ def account_run(run: RunRecord) -> TimeAccount | None:
             place = Source(line=stall.line, offset=stall.offset)
             _add_time(parts, stall.cause, stall.seconds - median, place, steps=1)
     computed = spent - sum(part.seconds for part in parts.values())
-    found = [TimePart(part=COMPUTE, seconds=computed, share=0.0, steps=timed.height), *parts.values()]
-    found += _parts_outside_steps(run.reading, timed, spent)
-    return _account(run, found)
+    every_part = [TimePart(part=COMPUTE, seconds=computed, share=0.0, steps=timed.height), *parts.values()]
+    every_part += _parts_outside_steps(run.reading, timed, spent)
+    return _account(run, every_part)
 
 
-def _account(run: RunRecord, found: list[TimePart]) -> TimeAccount:
-    total = sum(part.seconds for part in found)
+def _account(run: RunRecord, parts: list[TimePart]) -> TimeAccount:
+    total = sum(part.seconds for part in parts)
     return TimeAccount(
         arm=run.arm,
         run_name=run.reading.name,
         total_s=total,
-        parts=tuple(part.model_copy(update={"share": part.seconds / total if total else 0.0}) for part in found),
+        parts=tuple(part.model_copy(update={"share": part.seconds / total if total else 0.0}) for part in parts),
     )
 
 
@@ -108,7 +108,7 @@ def _add_time(parts: dict[str, TimePart], name: str, seconds: float, place: Sour
 
 
 def seconds_between_steps(run: RunRecord) -> float:
-    """Return the mean pause between steps (s): the time from the first step line to the last, less all step times.
+    """Return the mean pause between steps (s): the time from the first step line to the last, less the steps' times.
 
     0 if a step line has no time, if a step is repeated, or with fewer than three step lines. A deferred log prints a
     step's line only after the following step.

@@ -82,13 +82,13 @@ def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec])
 def _stacks_of(path: str) -> list[tuple[str, int]]:
     """Return (path of the stacked array, layer number) for each number in a path: `layers.3.w` → (`layers.w`, 3)."""
     parts = path.split(".")
-    found = []
+    stacks = []
     for at, part in enumerate(parts):
         if part.isdigit() and at:
-            found.append((".".join(parts[:at] + parts[at + 1 :]), int(part)))
+            stacks.append((".".join(parts[:at] + parts[at + 1 :]), int(part)))
         elif match := _LAYER.fullmatch(part):
-            found.append((".".join([*parts[:at], match["stack"], *parts[at + 1 :]]), int(match["number"])))
-    return found
+            stacks.append((".".join([*parts[:at], match["stack"], *parts[at + 1 :]]), int(match["number"])))
+    return stacks
 
 
 def _layer_axis(scanned: ArraySpec, layers: Sequence[ArraySpec]) -> int | None:
@@ -107,10 +107,10 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def first_difference(pairs: Sequence[Pair]) -> str | None:
     """Return a message about the first parameter that one side lacks or whose shapes differ; None if there is none."""
-    found = [text for pair in pairs if pair.role == "parameter" and (text := _describe(pair))]
-    if not found:
+    texts = [text for pair in pairs if pair.role == "parameter" and (text := _describe(pair))]
+    if not texts:
         return None
-    return found[0] + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
+    return texts[0] + (f" (and {len(texts) - 1} more)" if len(texts) > 1 else "")
 
 
 def _describe(pair: Pair) -> str | None:

@@ -98,11 +98,11 @@ def _check_markers(folder: epath.Path, places: Sequence[str], report: Callable[[
     for place in places:
         path = place + COMMIT_MARKER
         try:
-            _, found, written = read_small(folder / path).partition("successful to ")
+            _, mark, written = read_small(folder / path).partition("successful to ")
         except DamagedFile as damage:
             report(path, str(damage))
             continue
-        if not found:
+        if not mark:
             report(path, "is damaged: it names no committed path")
             continue
         step = _saved_at(written, is_item=bool(place))

@@ -124,13 +124,13 @@ def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None
     compared = [spec for pair in pairs if pair.ours and pair.theirs for spec in (*pair.ours, *pair.theirs)]
     count = count_progress(on_progress, "values", sum(spec.decoded_bytes for spec in compared))
     try:
-        found = compare_values(list(jobs.values()), count)
+        differences = compare_values(list(jobs.values()), count)
     except UnreadableError as error:
         sides = (error.job.ours.folder, error.job.theirs.folder)
         raise CheckpointError(
             f"{sides[0]}: {error}, here or in {sides[1]}: {shorten(error.__cause__ or error)}; verify both with --deep"
         ) from error
-    values = dict(zip(jobs, found, strict=True))
+    values = dict(zip(jobs, differences, strict=True))
     arrays = [_describe_pair(pair, left, right, values.get(place)) for place, pair in enumerate(pairs)]
     return CheckpointDifference(
         step=step.step,
@@ -144,10 +144,10 @@ def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None
 
 def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
     """Sort key: first, state arrays that were not compared; then by non-finite differences and norm, descending."""
-    found = array.values
-    uncompared = found is None and array.is_state
-    apart = (-found.not_finite, -found.norm) if found else (0, 0.0)
-    return not uncompared, *apart, not (found and found.differing), (array.names or array.other_names)[0]
+    values = array.values
+    uncompared = values is None and array.is_state
+    apart = (-values.not_finite, -values.norm) if values else (0, 0.0)
+    return not uncompared, *apart, not (values and values.differing), (array.names or array.other_names)[0]
 
 
 def _choose_steps(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> tuple[FoundStep, FoundStep]:
@@ -197,17 +197,17 @@ def _open_tree(found: FoundStep) -> _Tree:
 
 def _read_sharding(folder: epath.Path) -> dict[str, str]:
     """Return array name → sharding in words, from Orbax's record; unreadable entries are omitted."""
-    found: dict[str, str] = {}
+    shardings: dict[str, str] = {}
     try:
         content = read_json(folder / "_sharding")
     except DamagedFile:  # the file is missing: `_open_tree` rejects damaged ones
-        return found
+        return shardings
     for key, text in content.items():
         try:
-            found[base64.urlsafe_b64decode(key).decode()] = _name_sharding(json.loads(text))
+            shardings[base64.urlsafe_b64decode(key).decode()] = _name_sharding(json.loads(text))
         except (binascii.Error, ValueError, KeyError, TypeError, AttributeError):
             continue
-    return found
+    return shardings
 
 
 def _name_sharding(layout: Mapping[str, Any]) -> str:

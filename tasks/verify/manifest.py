@@ -97,8 +97,8 @@ def checksum_files(
 
     # largest first, so that the workers finish at about the same time
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="crc32c") as pool:
-        found = pool.map(checksum, sorted(files, key=lambda name: -files[name]))
-        return {name: entry for name, entry in found if entry is not None}, problems
+        entries = pool.map(checksum, sorted(files, key=lambda name: -files[name]))
+        return {name: entry for name, entry in entries if entry is not None}, problems
 
 
 def write_manifest(

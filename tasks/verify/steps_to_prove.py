@@ -30,8 +30,8 @@ def find_steps_since(places: Sequence[str], *, since: datetime | None = None) ->
     A place is the path of a step, of a run, or of a folder of runs. Raises CheckpointError for a place without
     checkpoints, an unreadable place and an unreachable bucket.
     """
-    found = {str(step.path) for place in places for step in _steps_in(place)}
-    return [path for path in sorted(found) if _is_since(epath.Path(path), since)]
+    paths = {str(step.path) for place in places for step in _steps_in(place)}
+    return [path for path in sorted(paths) if _is_since(epath.Path(path), since)]
 
 
 def find_unverified(folder: Path | None, proofs: Sequence[CheckpointProof]) -> list[Path]:
