@@ -155,9 +155,9 @@ class Search:
                 self.train(point)
 
     def compare_ends(self, limits: Limits) -> BisectedMetric | Finish:
-        """Train the ends until their comparison decides; return the metric of the worst row, else the search's result.
+        """Train the ends until their comparison decides; return the metric of the worst row, or a result.
 
-        There is no worst row if no row is worse, if a limit is reached, or if an end cannot be run.
+        A result ends the search: no row is worse, a limit is reached, or an end cannot be run.
         """
         last = len(self.span.points) - 1
         action: BisectedMetric | Train | Finish = Train(points=(0, last), why="both ends")

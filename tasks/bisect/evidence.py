@@ -59,7 +59,10 @@ def is_proven(
 
 
 def scatters(line: Line, judge: Judge) -> bool:
-    """Return whether repeats of a point differ by more than the stated noise allows (F test); False if no time."""
+    """Return whether repeats of a point differ by more than the stated noise allows (F test).
+
+    False if the metric is no time.
+    """
     squares, df = 0.0, 0
     for point in {*line.alike, 0, line.last} if judge.judges_time else ():
         values = [] if judge.failed(point) else [one.value for one in judge.observe(point)]

@@ -16,7 +16,7 @@ from tasks.records import Mark
 
 SURE = 0.95  # posterior probability from which a suspect is compared with the point before it
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
-REFUTED = 1e-4  # factor on the prior weight of a suspect that equals the point before it in their comparison
+REFUTED = 1e-4  # factor on the prior weight of a suspect that is no worse than the point before it in their comparison
 
 
 def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:

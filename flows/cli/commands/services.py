@@ -59,8 +59,8 @@ def up(
 def down(*, state: State = None, json_: Json = False) -> int:
     """End the worker that `maxview up` started, its running flow runs, and the server; their data stays.
 
-    Also ends the embedded servers, which commands start without `maxview up`, unless a command uses one.
-    Exit status: 0, also if nothing was up.
+    Also ends every embedded server (a command's own server, if `maxview up` did not start one) that no command uses.
+    Exit status: 0, even if nothing was up.
     """
     from tasks.services import up as services
     from tasks.services.embedded_server import end_idle

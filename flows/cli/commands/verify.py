@@ -25,7 +25,8 @@ def verify(
 ) -> int:
     """Verify that checkpoints exist and are complete. Give the folder of a step, of checkpoints, or of a run.
 
-    Exit status 0: every checkpoint is sound or was retired; 1: one is damaged; 2: one, or its manifest, is missing.
+    Exit status 0: every checkpoint is sound, or its manager has deleted it; 1: one is damaged; 2: one is missing or not
+    committed, or lacks the manifest that --check needs.
 
     With --against, compare the two given steps, or the last step that both runs have. Arrays are paired by path, also
     between Linen and NNX trees and between scanned and unrolled layers. Exit status 0: equal bit for bit; 1: different.
