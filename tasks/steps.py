@@ -95,11 +95,8 @@ class IoOptions(TypedDict):
     retry_delay_seconds: int
 
 
-IO: IoOptions = {
-    "cache_policy": NO_CACHE,
-    "retries": 2,
-    "retry_delay_seconds": 2,
-}  # for steps that read or write files or call servers
+# For steps that read or write files or call servers.
+IO: IoOptions = {"cache_policy": NO_CACHE, "retries": 2, "retry_delay_seconds": 2}
 
 
 @task(name="resolve", task_run_name="resolve {request.comparison}", cache_policy=NO_CACHE)
