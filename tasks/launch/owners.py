@@ -107,7 +107,8 @@ def handles_of(flow_run: str, store: Store) -> Iterator[RunHandle]:
     """Yield the handles of the jobs that a flow run owns; a job that a later flow attached to has another owner."""
     for entry in store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}"):
         directory = store.run(entry.name.rpartition("/")[2])
-        if flow_run in _owners(directory.run_name, store) and (handle := directory.read_handle()) is not None:
+        handle = directory.read_handle()  # None if the run's folder was deleted
+        if handle is not None and flow_run in _owners(directory.run_name, store):
             yield handle
 
 

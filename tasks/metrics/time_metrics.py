@@ -51,10 +51,10 @@ def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
     The place is the longest stall of the costliest cause.
     """
     samples = sum(step_table(run).height - 1 for run in runs)
-    accounts = [one.account for one in facts if one.account and is_steady(one.account)]
+    accounts = [(n, one.account) for n, one in enumerate(facts) if one.account and is_steady(one.account)]
     if not accounts:
         return Measured(samples=samples)
-    stalls = [[(n, part) for part in account.parts if is_stall(part)] for n, account in enumerate(accounts)]
+    stalls = [[(n, part) for part in account.parts if is_stall(part)] for n, account in accounts]
     seconds = median(sum(part.seconds for _, part in parts) for parts in stalls)
     counts: Counter[str] = Counter()
     for _, part in chain(*stalls):

@@ -165,16 +165,16 @@ def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules
 def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
     """Yield the floor "same program": it holds if the optimised programs are the same, and else fails.
 
-    Yields nothing if they are not known to be the same and the fingerprint of a lowered program is missing.
+    Yields nothing if an arm did not compile, or if a fingerprint is missing.
     """
     if same_text(*sides):
         made = "the compiler makes the same program of both"
         evidence = _say_compiled(sides, arms) if _one_input(sides) else made
         yield Floor(name="same program", holds=True, evidence=evidence)
         return
-    lowered = [side.program.fingerprints and side.program.fingerprints.lowered for side in sides]
-    if None not in lowered:
-        kind = "the same" if lowered[0] == lowered[1] else "different"
+    left, right = (side.program.fingerprints for side in sides)
+    if left and right and left.optimised and right.optimised:
+        kind = "the same" if left.lowered == right.lowered else "different"
         yield Floor(name="same program", holds=False, evidence=f"{kind} StableHLO was compiled to different programs")
 
 

@@ -32,6 +32,7 @@ ZOMBIE_AUTOMATION = "maxview: end runs that have lost their process"
 REAP_AUTOMATION = "maxview: end the jobs of crashed runs"
 NOTIFY_AUTOMATION = "maxview: tell what changed overnight"
 REAP_DEPLOYMENT = "reap/jobs"  # the deployment that the automation REAP_AUTOMATION runs
+JOB_OWNERS = ("bisect", "compare", "nightly", "preflight")  # flows that launch jobs
 # states after which a flow run sends no heartbeats
 SILENT_STATES = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
@@ -122,7 +123,7 @@ def zombie_automation() -> AutomationCore:
 
 
 def reap_automation(deployment: UUID) -> AutomationCore:
-    """Return the automation that runs `reap/jobs` after a crash of the flow `compare` or `nightly`.
+    """Return the automation that runs `reap/jobs` after a crash of one of JOB_OWNERS.
 
     `reap/jobs` ends the jobs of crashed flow runs. deployment: its id.
     """
@@ -132,7 +133,7 @@ def reap_automation(deployment: UUID) -> AutomationCore:
         trigger=EventTrigger(
             expect={"prefect.flow-run.Crashed"},
             # not `reap`: a crash of `reap` would start `reap` again and again
-            match_related={"prefect.resource.role": "flow", "prefect.resource.name": ["compare", "nightly"]},
+            match_related={"prefect.resource.role": "flow", "prefect.resource.name": [*JOB_OWNERS]},
             posture=Posture.Reactive,
             threshold=1,
             within=timedelta(seconds=10),

@@ -45,8 +45,9 @@ def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None)
                 continue
             record = directory.read_comparison(listed=True)
             if record is not None:
+                page = write_comparison_page(record, store)
                 written.append(index_comparison(record))
-                tell(store.address_of(write_comparison_page(record, store)))
+                tell(store.address_of(page))
         except StoreError as error:
             unread.append(str(error))
 

@@ -1,6 +1,7 @@
 """One flow at a time works on a run: by a lock on one machine, by a claim of its flow run in a bucket."""
 
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from configs.read import CONFIG_ROOT
-from tasks.launch.owners import turn_of
+from tasks.launch.owners import handles_of, own, turn_of, unforgotten
 from tasks.records import RunPlan, RunReading, RunRecord
 from tasks.store import RunDirectory, StoreError, open_store
 from tasks.store.json_records import run_record_to_json
@@ -202,3 +203,11 @@ def test_in_a_bucket_the_second_machine_finds_the_firsts_record(
         with turn_of(plan, second, ("two",), life_of=lambda flow_run: "running", wait=finish) as finished:
             assert finished is not None
             assert run_record_to_json(finished) == run_record_to_json(written)
+
+
+def test_a_deleted_run_has_no_job_to_end(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "out")
+    own("run", ("flow",), store)
+    shutil.rmtree(store.path / "runs" / "run")
+    assert unforgotten(store) == ["flow"]
+    assert list(handles_of("flow", store)) == []

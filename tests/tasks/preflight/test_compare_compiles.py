@@ -44,6 +44,16 @@ def test_one_program_is_the_same() -> None:
     assert [(floor.name, floor.holds) for floor in record.floors] == [("same program", True)]
 
 
+def test_an_arm_that_did_not_compile_disproves_no_floor() -> None:
+    broken = compiled("nnx", "none", error="does not fit")
+    prints = broken.program.fingerprints
+    assert prints is not None
+    program = broken.program.model_copy(update={"fingerprints": prints.model_copy(update={"optimised": None})})
+    record = judge(compiled("linen", "none"), broken.model_copy(update={"program": program}))
+    assert record.candidate.has_died
+    assert record.floors == ()
+
+
 def keyed(arm: str, key: str | None, taken_from: str | None) -> Compiled:
     one = compiled(arm, "none")
     program = one.program.model_copy(update={"compiler_key": key, "taken_from": taken_from})
