@@ -17,13 +17,16 @@ _ROOT = Path(__file__).parent.parent.parent
 def read_with_jax(module: str, paths: Sequence[Path]) -> list[Any]:
     """Return the JSON value that `model.compile.<module>` prints for each file.
 
-    Raises ValueError if the module fails, and subprocess.TimeoutExpired after PATIENCE_S.
+    Raises ValueError if the module fails or takes more than PATIENCE_S.
     """
     argv = [sys.executable, "-W", "ignore", "-m", f"model.compile.{module}", *map(str, paths)]
     environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        argv, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    try:
+        done = subprocess.run(
+            argv, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ValueError(f"{paths[0]} was not read within {PATIENCE_S:.0f} s") from error
     if done.returncode:
         raise ValueError((done.stderr.strip().splitlines() or [f"{paths[0]} could not be read"])[-1])
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -135,7 +135,9 @@ def find_shared_start(arms: Arms) -> Observations:
         kept = f", {stay} were kept" if stay else ""
         replaced = f"{taken} arguments of the candidate's step were replaced by the baseline's{kept}"
         dropout = "; dropout drops different units in each arm" if draws_differ(arms) else ""
-        message = f"both arms start from the same state: {replaced}{dropout}"
+        end = next((one.own_batches_from for one in reports if one.own_batches_from is not None), None)
+        later = "" if end is None else f"; from step {end} on, each arm trained on its own batches (too large to store)"
+        message = f"both arms start from the same state: {replaced}{later}{dropout}"
     yield notice("start", message, (arms[1], failed.reason if failed else "shared", None))
 
 

@@ -25,6 +25,7 @@ class StartReport(Frozen):
     kept: dict[str, str] = {}  # name of an argument → why it was not replaced
     unused: tuple[str, ...] = ()  # saved arguments that this step does not have
     own_values: tuple[str, ...] = ()  # kept arguments other than random numbers and counters
+    own_batches_from: int | None = None  # first step with the run's own batch; None: every batch was replaced
     reason: str | None = None  # why no argument was replaced; None: at least one was
 
     @property

@@ -2,9 +2,11 @@
 
 An arm is one of the two compared versions of a trainer. One arm stores the arguments of its first step, and every batch
 that differs from the previous batch. The other arm's trainer gets these arguments in place of its own: arguments are
-matched by meaning, batches also by step number. `start.json` lists the arguments that could not be replaced.
+matched by meaning, batches also by step number. `start.json` lists the arguments that could not be replaced. If the
+batches of a run take more than MAX_BATCH_BYTES, both runs continue with their own batches.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ class StartSharer:
         self.fresh: dict[int, str] | None = None  # the batch's arguments: index → name; None before the second call
         self.leaves = 0  # number of arguments of a call, without static ones
         self.batch, self.bytes = "", 0  # digest of the last stored batch, and total bytes of all stored batches
+        # the first step without a stored batch; None: the other arm stored all batches
+        self.batches_end = None if settings.start is None else read_batches_end(settings.start)
 
     def wants(self, name: str) -> bool:
         return not self.ended and self.finder.may_be(name)
@@ -109,6 +113,9 @@ class StartSharer:
         if self.settings.start is None:
             self.keep_batch([bits.to_bits(leaves[place]) for place in self.fresh], step)
             return leaves
+        if self.batches_end is not None and step >= self.batches_end:
+            self.keep_own_batches(self.batches_end)
+            return leaves
         file = last_batch(self.settings.start, step)
         if file is None:
             return leaves
@@ -129,9 +136,18 @@ class StartSharer:
             return
         self.batch, self.bytes = found, self.bytes + sum(array.nbytes for array in arrays)
         if self.bytes > MAX_BATCH_BYTES:
+            files.write_json(self.settings.folder / files.BATCHES_END, step)
             self.give_up(f"start: batches are kept up to step {step}: they take more than {MAX_BATCH_BYTES >> 20} MiB")
         else:
             files.write_arrays(batch_file(self.settings.folder, step), list(self.fresh.values()), arrays)
+
+    def keep_own_batches(self, step: int) -> None:
+        """Stop replacing batches, because the other arm stored none from `step` on; add the step to `start.json`."""
+        self.ended = True
+        say(f"start: from step {step} on, the batches are the arm's own: the other arm stored no more")
+        file = self.settings.folder / files.START
+        if file.exists():
+            self.write_report(**json.loads(file.read_text(encoding="utf-8")), own_batches_from=step)
 
     def give_up(self, reason: str) -> None:
         """Stop sharing; from now on the run uses its own arguments."""
@@ -178,7 +194,13 @@ def batch_file(folder: Path, step: int) -> Path:
 def last_batch(folder: Path, step: int) -> Path | None:
     """Return the last batch file up to a step, or None.
 
-    It has the step's batch, because repeated batches are stored once, unless the other arm stopped storing before it.
+    It has the step's batch, because repeated batches are stored once.
     """
     kept = sorted(file for file in folder.glob("batch-*.npz") if file <= batch_file(folder, step))
     return kept[-1] if kept else None
+
+
+def read_batches_end(folder: Path) -> int | None:
+    """Return the first step without a stored batch; None if all batches were stored."""
+    file = folder / files.BATCHES_END
+    return int(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
