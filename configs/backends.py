@@ -22,7 +22,7 @@ Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_len
 
 
 class Settings(Frozen):
-    """A backend's settings. In a subclass, the only value and default of `backend` is that backend's name."""
+    """A backend's settings. Each subclass declares `backend` as a literal, its own name, which is also the default."""
 
     trains_here: ClassVar[bool] = False  # whether trainers are processes on this machine
     hires_chips: ClassVar[bool] = False  # whether a run occupies devices that are paid for

@@ -27,7 +27,7 @@ class Normal:
         if self.truncated:
             deviation /= TRUNCATED_DEVIATION
             far = np.flatnonzero(np.abs(values) > 2)
-            while far.size:  # draw the values beyond 2 until none is left
+            while far.size:  # draw values beyond ±2 again, until none is left
                 values[far] = random.standard_normal(far.size, np.float32)
                 far = far[np.abs(values[far]) > 2]
         values *= np.float32(deviation)

@@ -1,7 +1,7 @@
 """Runs a group of layers in Linen: as one scanned module, as one module per layer, or as a pipeline.
 
-`stack_nnx.py` does the same in NNX. Each stack is one function, which the parent module calls, because Linen creates
-submodules where they are first used.
+`stack_nnx.py` does the same in NNX. Each stack is a function, not a module: Linen creates
+submodules where they are first used, so the parent module calls the function.
 """
 
 from collections.abc import Callable
@@ -79,5 +79,5 @@ def run_pipelined(inputs: StackInputs, x_BLE: jax.Array, context: layers.Context
     ), {}
 
 
-# The keys are the values of `layers.stack_name`.
+# The keys are the results of `layers.stack_name`.
 STACKS = {"scan": run_scanned, "unrolled": run_unrolled, "pipeline": run_pipelined}

@@ -121,5 +121,5 @@ class Pipelined(Scanned):
         return run_pipeline(config, group, run_layer, params=params, x_BLE=x_BLE, context=context), {}
 
 
-# The keys are the values of `layers.stack_name`.
+# The keys are the results of `layers.stack_name`.
 STACKS: dict[str, type[Stack]] = {"scan": Scanned, "unrolled": Unrolled, "pipeline": Pipelined}

@@ -11,7 +11,7 @@ from model.train.objective import Metrics
 
 
 class Api(Protocol):
-    """A decoder and its training state, `arrays`; `to_tree` returns the state in the layout of its checkpoints."""
+    """A decoder and its training step. `arrays`: the training state; `to_tree` returns it in checkpoint layout."""
 
     name: str  # "linen" or "nnx"
 

@@ -18,7 +18,7 @@ from tasks.records import RunRecord, Source
 from tasks.records.text import counted
 
 SECONDS = ("seconds", "step_time_s")  # column of the step time in the log, and in the metrics file
-CLOCK_READS = 2.0  # printed units by which two readings of one step's time may differ
+CLOCK_READS = 2.0  # units of the last printed digit by which log and metrics file may differ in a step's time
 FLOAT32 = 2.0**-22  # relative error of a float32 that was converted to decimal and back twice
 
 
@@ -78,7 +78,7 @@ def _find_repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observati
     again = above.filter(pl.col("step").diff() == 0).rows(named=True)
     restarts = [restore.offset for restore in run.reading.restores]
     odd = [row for row in again if not any(row["since"] < offset < row["offset"] for offset in restarts)]
-    # a restart that the log does not report repeats one step only, and prints other lines before it: no finding
+    # one repeat after other lines may be an unreported restart, so it gives no finding
     if odd and (len(odd) > 1 or odd[0]["line"] - odd[0]["above"] <= 1):
         first = odd[0]
         place = Source(line=first["line"], offset=first["offset"], run=number)
@@ -97,7 +97,8 @@ def _find_repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observati
 def find_same_log(arms: Arms, *, aa: bool) -> Observations:
     """Yield a finding for each pair of runs, one of each arm, whose logs or metrics files come from a single run.
 
-    Two logs that the user gave are checked only if `aa`: otherwise `check_apart` (tasks/ingest) has rejected them.
+    Two logs from the user are checked only in an A/A comparison (one version twice). In other comparisons `check_apart`
+    (tasks/ingest) has already rejected two logs of one run.
     """
     for (number, run), (other, theirs) in product(enumerate(arms[0].runs), enumerate(arms[1].runs)):
         given = run.plan is None and theirs.plan is None
@@ -135,7 +136,7 @@ def _find_survived_exceptions(arms: Arms) -> Observations:
 
 
 def _find_last_digit_differences(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
-    """Yield a finding for values that differ by at most one unit of the last printed digit, which may be rounding."""
+    """Yield one finding for all metrics that differ by at most one unit of the last digit, which may be rounding."""
     rounded = [item for item in parities if is_rounding(item)]
     if rounded and (first := rounded[0].parity.first):
         names = ", ".join(item.parity.metric for item in rounded)

@@ -141,7 +141,7 @@ def to_json(judged: JudgedSeries) -> dict[str, Any]:
 def exit_status(judged: Sequence[JudgedSeries]) -> int:
     """Return the exit status: 1 if the last change of any line is for the worse and its cause is not "shared".
 
-    Otherwise 3 if there are series, but none has enough ratios for a change of level; else 0.
+    Otherwise 3 if there are series, but all have too few ratios to show a change of level; else 0.
     """
     for item in judged:
         for line in LINES:

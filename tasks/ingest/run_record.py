@@ -57,7 +57,7 @@ _EXITS: dict[int | None, tuple[str, DeathKind, str]] = {
     CANNOT_START: ("CannotStart", "configuration", "the command could not be started"),
 }
 CHUNK = 4 << 20  # bytes in which line breaks are counted at a time
-MAX_LINES = 20  # most lines of a refusal
+MAX_LINES = 20  # limit of lines in a refusal
 # lines that are no part of a refusal: empty lines, lines of loggers, of maxview or around a run (`XPK Start: `), and
 # source locations of C++ libraries
 _OTHERS = re.compile(
@@ -70,8 +70,8 @@ type Text = mmap.mmap | bytes
 def read_run_log(log: Path) -> RunReading:
     """Return the reading of a launched run's log.
 
-    If the log cannot be read, the run itself has removed or overwritten it. The log is then renamed, and a new log that
-    states only this cause of death is written and read.
+    A log in no known format was removed or overwritten by the run itself. It is renamed, and a new log that states
+    only this cause of death is written and read.
     """
     try:
         return scrape_run(log)
@@ -114,7 +114,10 @@ def build_record(
 
 
 def name_version(plan: RunPlan, commit: str | None) -> str:
-    """Return the trainer's version for display: the commit, the package's or source's version, or "no commit"."""
+    """Return the trainer's version for display: the commit, else the package's or source's version.
+
+    Without any of these: "no commit", or for MaxText "MaxText of an image".
+    """
     short = commit[:9] if commit else None
     if plan.trainer == "maxtext":
         return f"MaxText {short or plan.versions.get('maxtext', 'of an image')}"
@@ -142,7 +145,9 @@ def with_place(reading: RunReading, log: Path) -> RunReading:
 
 
 def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReading:
-    """Return the reading of a failed run with a cause: the cluster's reason, or the log's error, or the exit code.
+    """Return the reading of a failed run with a cause; other readings unchanged.
+
+    The cause is the first of: the cluster's reason, the log's error, the program's refusal of its input, the exit code.
 
     supervised: maxview's supervisor ran the trainer and writes the exit code, so a missing exit code means that both
     were killed. In other logs a missing exit code means nothing, because most trainers print none.
@@ -208,7 +213,10 @@ def find_end(log: Path, span: tuple[int, int]) -> Source:
 
 
 def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
-    """Return a program's refusal of its input: the lines between the last of `_OTHERS` and `XPK End: `; or None."""
+    """Return a program's refusal of its input: the last lines before `XPK End: `, at most MAX_LINES.
+
+    The refusal begins after the last line that matches `_OTHERS`. None if there is no line after it.
+    """
     with mapped(log, span) as (data, begin, end):
         end = max(data.rfind(b"XPK End: ", begin, end), begin) or end
         filled = dropwhile(lambda item: not item[1].strip(), lines_back(data, begin, end))
@@ -230,7 +238,7 @@ def lines_back(data: Text, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
-    """Return the reading; after a death by a full disk, an error without a path names the disk of `folder`."""
+    """Return the reading; if the run died of a full disk and its error has no path, the error names `folder`'s disk."""
     error = reading.error
     if error is None or error.kind != "disk_full" or "/" in error.message:
         return reading

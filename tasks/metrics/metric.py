@@ -6,7 +6,7 @@ from typing import Literal
 from configs.schema import Frozen
 from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFacts, RunRecord, Source
 
-# How a metric is judged. exact: equal within the tolerance; noise: by the time levels of all runs; steps: by its
+# How a metric is judged. exact: equal within the tolerance; noise: by the step times of all runs; steps: by its
 # values at all steps; proof: by a rule in tasks/diff that checks evidence; shown: not at all.
 Judged = Literal["exact", "noise", "steps", "proof", "shown"]
 type OfRun = Callable[[RunRecord], Measured]
@@ -36,7 +36,7 @@ class Metric(Frozen):
     why: str = ""  # the reason why a metric is only shown, or has the verdict of another row
     tolerance: str = ""  # name of the tolerance in configs/tolerances; empty: values must be equal
     precision: str = "printed precision"  # of the values that `of` returns, in words
-    maxview: bool = False  # whether MaxView's page has this row too
+    maxview: bool = False  # whether the pages of MaxView, which `ingest` reads, have this row
     verdict_of: str = ""  # name of the metric whose verdict this metric shares; empty: it has its own verdict
     of: OfRun | None = None  # computes the value of one run
     of_runs: OfRuns | None = None  # computes the value of an arm from all its runs; None: the first run's value is used
@@ -44,10 +44,10 @@ class Metric(Frozen):
     of_program: OfProgram | None = None  # computes the value of one compiled program
     printed: Printed | None = None  # the metric as logs print it, if that is less precise than `of`
     lacking: str = ""  # the text for an arm that ended well and has no value
-    optional: bool = False  # the table has no row for it unless both arms have a value, or the arm without one died
+    optional: bool = False  # the row is shown only if both arms have a value, or if the arm without a value died
     result: bool = False  # a result of the computation: headlines name it before times and memory
     trend: bool = False  # whether the history stores each run's value
-    quick: str = ""  # if judged by noise: name of the history's series of steady times; that of typical times is `name`
+    quick: str = ""  # if judged by noise: the history's series of steady times; its series of typical times is `name`
     middle: str = ""  # if judged by noise: title of the row when the typical steps decide
     curve: str = ""  # the column that its curve draws, in the step table, the log's rows or the trainer's metrics file
     curve_title: str = ""  # title of its curve, if other than `title`
@@ -61,12 +61,12 @@ class Metric(Frozen):
         return self.of and self.of(run)
 
     def at_middle(self) -> "Metric":
-        """Return a copy with the title and the rule of a row in which the typical steps decide."""
+        """Return a copy with the title and the rule of a row that the typical steps (near the median) decide."""
         return self.model_copy(
             update={"title": self.middle, "rule": "mean of the steps near the median, mean of the runs"}
         )
 
 
 def number(value: float, decimals: int, source: Source | None, *, unit: float = 0.0) -> Measured:
-    """Return a value with its text and its place in the log. `unit`: of its last printed digit; 0: exact."""
+    """Return a value with its text and its place in the log. `unit`: one unit of its last printed digit; 0: exact."""
     return Measured(value=value, text=f"{value:.{decimals}f}", source=source, unit=unit)

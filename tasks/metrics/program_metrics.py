@@ -6,7 +6,7 @@ from tasks.metrics.metric import Metric, Printed, number
 from tasks.records import CompiledProgram, Measured, ProgramMemory, ProgramWork, RunRecord
 
 GIB, MIB = 2**30, 2**20  # MaxText prints GiB as GB
-MEMORY_PARTS = ("argument", "output", "temp")  # MaxText prints their sum less "alias": outputs in place of arguments
+MEMORY_PARTS = ("argument", "output", "temp")  # MaxText prints their sum minus "alias" (outputs in arguments' place)
 PART_OF_SUM = "the sum is judged"
 
 
@@ -21,7 +21,7 @@ def program_memory(run: RunRecord) -> Measured:
 
 
 def compiled_programs(run: RunRecord) -> Measured:
-    """Return how often JAX compiled the training step, from JAX's files or the log, and the last compile's place."""
+    """Return how often JAX compiled the training step, by its files or else the log, and the last compile's source."""
     compiles = run.compiles or run.reading.compiles
     return number(len(compiles), 0, compiles[-1].source) if compiles else Measured()
 

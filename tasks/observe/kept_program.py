@@ -22,7 +22,7 @@ _STEP, _PRODUCTS = "train_step", ("stablehlo.dot_general", "stablehlo.convolutio
 def program_variables(plan: RunPlan) -> dict[str, str]:
     """Return environment variables that make JAX write a run's programs.
 
-    {} for compiles, for runs of other backends than local, and if the plan sets the variable itself.
+    Empty for plans that only compile, for runs on other machines, and if the plan sets the variable itself.
     """
     if plan.backend != "local" or plan.compiles_for is not None or VARIABLE in plan.environment:
         return {}
@@ -50,7 +50,7 @@ def keep_step_program(directory: Path) -> Path | None:
 
 
 def read_compiles(directory: Path) -> tuple[StepCompile, ...]:
-    """Return the compiles of the step that a run's folder lists; empty without a kept program."""
+    """Return the compiles of the step that a run's COMPILES file lists; empty without that file."""
     found = read_document(directory / COMPILES, load_json) or {"signatures": []}
     return tuple(StepCompile(signature=tuple(signature)) for signature in found["signatures"])
 

@@ -24,7 +24,7 @@ from tasks.records import ComparisonRecord
 from tasks.records.text import shorten, visible
 from tasks.services.outage import unless_away
 
-MAX_NAME_LENGTH = 400  # characters: enough for every case of a comparison
+MAX_NAME_LENGTH = 400  # characters: enough for a name that lists all cases of a comparison
 GENERATED = re.compile(r"[a-z]+-[a-z]+")  # a random name by Prefect or its run form, such as witty-otter
 # Prefect's loggers that print a traceback for a Failed state
 ENGINE = ("prefect.engine", "prefect.flow_runs")
@@ -76,7 +76,8 @@ def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Seq
 def unless_named(describe: Callable[[], str]) -> Callable[[], str]:
     """Return a function that returns the name of the current flow run.
 
-    The name is the user's, e.g. from the run form. If the user gave none, it is the result of `describe`.
+    The name is the user's, e.g. from the run form. A name like those that Prefect generates (GENERATED) is replaced by
+    the result of `describe`.
     """
 
     @wraps(describe)
@@ -129,7 +130,9 @@ def log_result(lines: Iterable[tuple[str, str]]) -> None:
 
 
 def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> State[Any]:
-    """Return the flow run's state, named by the verdict; Failed if a case regressed, changed or died.
+    """Return the flow run's state, named by the worst verdict (a death is named Regressed).
+
+    Failed if a case regressed, changed or died, else Completed.
 
     problem: text before the verdicts in the state's message; empty: none.
     """

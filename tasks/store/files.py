@@ -72,7 +72,10 @@ class Files(Protocol):
         ...
 
     def delete(self, name: str, *, version: str | None = None) -> bool:
-        """Delete a file, which may be missing; return True. With `version`: keep another version and return False."""
+        """Delete a file if it exists; return True.
+
+        With `version`: delete only this version; return False if the file has another one or is missing.
+        """
         ...
 
     def url(self, name: str) -> str:

@@ -55,7 +55,9 @@ def check_ranges(folder: epath.Path, index: Index, files: Mapping[str, int]) -> 
 def _check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
     """Return one problem per chunk file of wrong length, or of unknown length because it is damaged or unreadable.
 
-    Skips missing and empty files, and all files in buckets, which write objects atomically. folder: of zarr files."""
+    Skips missing and empty files, and all files in buckets, which write objects atomically. folder: the item's
+    folder, which contains the zarr files.
+    """
     if "://" in str(folder):
         return []
     problems = []

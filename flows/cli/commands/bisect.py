@@ -14,7 +14,7 @@ from tasks.resolve.options import BisectOptions
 def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*")], json_: Json = False) -> int:
     """Find the commit, or package version, between good and bad that changed a metric, in as few runs as it takes.
 
-    Exit status: 1 if a commit or version was found for a case; 0 after --free; else 3.
+    Exit status: 1 if a commit or version was found for a case; 0 with --free, which trains nothing; else 3.
 
     Parameters
     ----------

@@ -65,7 +65,10 @@ def draw_curve(record: ComparisonRecord, metric: str) -> str | None:
 
 
 def draw_changes(record: ComparisonRecord) -> str | None:
-    """Return a bar chart of changes in multiples of their thresholds, as SVG text; None if no row has both."""
+    """Return a bar chart of changes in multiples of their thresholds, as SVG text; None if no row can be drawn.
+
+    A row is drawn if it has a finite change, a threshold and a better direction.
+    """
     rows = [row for row in record.rows if _scaled(row) is not None]
     if not rows:
         return None
@@ -120,7 +123,7 @@ def colour_of(outcome: Outcome) -> str:
 
 
 def draw_icon(outcome: Outcome) -> str:
-    """Return the icon of a page as SVG text: the sign of the outcome in white on its colour."""
+    """Return a page's favicon as SVG text: the sign of the outcome in white on the outcome's colour."""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
         f'<rect width="32" height="32" rx="7" fill="{colour_of(outcome)}"/><text x="16" y="24" font-size="22" '
@@ -212,7 +215,7 @@ def thin_out(values: Sequence[float | None], limit: int) -> list[int]:
     """Return the indices of about `limit` values that keep the shape of a curve: minimum and maximum of each stretch.
 
     A stretch is one of `limit` / 2 equal parts of the curve. Every n-th value would not do: a stall is one step in
-    thousands. Both ends are kept, and the first index of a stretch without a finite value, so that the gap remains.
+    thousands. Both ends are kept. A stretch without any finite value keeps its first index, so that the gap remains.
     """
     total = len(values)
     if total <= limit:

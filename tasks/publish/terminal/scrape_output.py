@@ -111,7 +111,7 @@ def _show_run(console: Console, run: RunReading) -> None:
 
 
 def to_json(reading: LogReading) -> dict[str, Any]:
-    """Return the reading as dicts and lists; absent values are None, NaN and infinities "nan", "inf", "-inf"."""
+    """Return the reading as dicts and lists; absent values become None, NaN "nan", infinities "inf" or "-inf"."""
     document: dict[str, Any] = json.loads("".join(json_text(reading)))
     return document
 

@@ -1,6 +1,7 @@
-"""Counts the forms of a log's rows, to find rows that lost text, because their forms are rare.
+"""Counts the forms of a log's rows. A row that lost text has a rare form.
 
-A row is the line of a step; its form is the total of steps, and the key, column and number format of each field.
+A row is the line of a step. Its form is the printed number of all steps, and the key, column and number format of each
+field.
 """
 
 from collections import defaultdict
@@ -16,13 +17,16 @@ from tasks.scrape.window import Window
 
 MAX_FORMS, MAX_KEYS = 400, 400  # most forms and most columns of a log; no trainer reaches them, and they bound memory
 ALIKE = 3  # a terminal may have cut the lines if at least this number of rows is as long as the longest line
-LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that allow any other shape in the same column
+LOOSE = frozenset({"open", "general", "free", "word"})  # kinds that may stand beside any other kind in a column
 
 type Way = tuple[str, Shape]  # how a number is printed: (key before the number, shape of the number)
 
 
 class RowForms:
-    """The forms of the rows read so far. Each form has a number and an example row. Arguments: see `RowGrammar`."""
+    """The forms of the rows read so far. Each form has a number and an example row.
+
+    known, unfinished: columns, as in `RowGrammar`.
+    """
 
     def __init__(self, known: frozenset[str], unfinished: frozenset[str]) -> None:
         self._known, self._unfinished = known, unfinished
@@ -33,7 +37,7 @@ class RowForms:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The keys that no known version prints, sorted."""
+        """The keys whose column no known version of the trainer prints, sorted."""
         fields = (one for row in self._rows.values() for one in row.fields[1:])
         return tuple(sorted({one.key for one in fields if one.column not in self._known}))
 
@@ -61,7 +65,10 @@ class RowForms:
         return number
 
     def find_damaged(self, frame: pl.DataFrame) -> list[UnreadLine]:
-        """Return rows that lost text, whose keys `unknown` then omits, and the rows that a terminal may have cut."""
+        """Return the rows that lost text or may have been cut by a terminal.
+
+        The keys of rows that lost text are omitted from `unknown` from then on.
+        """
         step, rows = pl.col("step"), self._rows
         forms = (
             frame.select("_form", "step")
@@ -80,7 +87,7 @@ class RowForms:
     def _find_ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
         """Return column → accepted ways: those seen at more than one step.
 
-        A column without such ways accepts all of its ways; a known column whose ways contradict accepts none.
+        If no way of a column was seen twice, all its ways are accepted, or none if it is known and they contradict.
         """
         came: dict[str, dict[Way, set[int]]] = defaultdict(lambda: defaultdict(set))
         for row, steps in rows:
@@ -119,7 +126,7 @@ def _contradict(shapes: Sequence[Shape]) -> bool:
 
 
 def _is_damaged(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
-    """Whether a row of a rare form lost text. `usual`: a row of each trusted form, the most frequent form first."""
+    """Whether a row of a rare form lost text. `usual`: a row of each frequent form, the most frequent first."""
     other_run = usual and row.total not in {one.total for one in usual}
     lacks = usual and not row.excused and set(usual[0].columns) - set(row.columns)
     return bool(not row.regular or other_run or lacks) or not all(_fits(one, ways[one.column]) for one in row.fields)
@@ -137,13 +144,13 @@ def _has_torn_key(row: Row, keys: set[str]) -> bool:
 
 
 def _fits(printed: Field, ways: set[Way]) -> bool:
-    """Whether a number is printed in one of the accepted ways of its column."""
+    """Whether a number's key and shape are an accepted way of its column, or compatible with one."""
     kind, digits = printed.shape
     shapes = {shape for key, shape in ways if key == printed.key}  # another key of the column may have another unit
     kinds = {one for one, _ in shapes}
     if not shapes or printed.shape in shapes or kind in LOOSE or kinds <= {"open", "word"}:
         return bool(shapes)
     widths = {width for other, width in shapes if other == "whole"} - {0}
-    # in a column of padded whole numbers, only a number that fills the width has no padding
+    # if a column pads whole numbers, a number without padding must fill the width
     outgrows = not widths or (not digits and printed.end - printed.begin >= min(widths))
     return kind == "whole" and ("general" in kinds or ("whole" in kinds and outgrows))
