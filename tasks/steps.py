@@ -82,7 +82,7 @@ from tasks.verify.compare_checkpoints import compare_arms
 from tasks.verify.steps_to_prove import find_steps_since, prove
 from tasks.verify.verification import verify_saved
 
-PROGRESS_EVERY_S = 1.0  # least seconds between two updates of a progress artifact
+PROGRESS_EVERY_S = 1.0  # seconds; minimum between two updates of a progress artifact
 TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")  # variables with GitHub's token; the first one set is used
 TOKEN_BLOCK = "maxview-github-token"  # name of a Prefect Secret block with the token
 
@@ -109,8 +109,8 @@ def resolve_step(request: Request, store: Store) -> list[RunPlan]:
 def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> LaunchedRun:
     """Launch the run's job, or attach to an earlier flow's job.
 
-    among: the plans of the case. The run may first restore a checkpoint of the other arm's run before or after it: this
-    proves that both arms save equal state.
+    among: the plans of the case. The run may also restore a checkpoint of the other arm's preceding or following run,
+    to prove that both arms save equal state.
     """
     continue_from = job.find_source_folder(plan, among, store)
     if continue_from is not None and job.is_here(plan):
@@ -159,13 +159,20 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
 
 @task(name="verify", task_run_name="verify {path.parent.parent.name} step {path.name}", **IO)
 def verify_step(path: Path, manifests: Path) -> CheckpointProof:
-    """Verify one checkpoint and return the result, its proof. If sound, write its CRC-32Cs to manifests/STEP.json."""
+    """Verify one checkpoint and return the result, its proof.
+
+    Compares the files with the CRC-32Cs in manifests/STEP.json if they are of the same save; else writes the CRC-32Cs
+    there if the checkpoint is sound.
+    """
     return verify_saved(path, manifest=manifests / f"{path.name}.json")
 
 
 @task(name="find checkpoints", **IO)
 def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[str]:
-    """Return the paths of the checkpoints in `places` committed in the last `hours`; of all if that is None or 0."""
+    """Return the paths of the checkpoints in `places` saved in the last `hours`; all if `hours` is None or 0.
+
+    Includes checkpoints without a date.
+    """
     paths = find_steps_since(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
     get_run_logger().info("%s checkpoints to prove", len(paths))
     return paths
@@ -173,7 +180,7 @@ def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[st
 
 @task(name="prove", task_run_name="prove {path}", **IO)
 def prove_step(path: str, deep: bool, again_after_h: float) -> CheckpointProof:
-    """Verify one checkpoint and return the result, its proof, which is stored next to a sound checkpoint.
+    """Verify one checkpoint and return the result, its proof. Stores the proof of a sound checkpoint.
 
     Reuses a stored proof of the same save if it is younger than `again_after_h` hours and, with `deep`, checked all
     values.
@@ -199,7 +206,10 @@ blessed_step = task(name="blessed runs", task_run_name="blessed runs of {plan.ca
 
 @task(name="compare checkpoints", task_run_name="compare checkpoints {runs.case}", **IO)
 def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifference | None:
-    """Compare the arms' checkpoints of the last step that both arms saved; None without one. Reuses stored results."""
+    """Compare the checkpoints of the arms' first runs at the last step that is verified in both; None without one.
+
+    Reuses a stored result of the same two saves.
+    """
     before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
 
     def tell(_what: str, done: int, total: int) -> None:
@@ -213,9 +223,9 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
 
 @task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)
 def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
-    """If both arms are MaxText, restore the other arm's checkpoint with this run's trainer; store the result.
+    """Restore a checkpoint of the other arm's preceding run with this run's trainer, and store the result.
 
-    Only for the first repeat, and only if the run succeeded.
+    Only for the first repeat, if the run succeeded and both runs train MaxText on this machine with checkpoints.
     """
     before = cross_maxtext.find_source_plan(run.plan, among)
     if before is not None and run.plan.repeat == 0 and read_exit_code(run.directory.log) == 0:
@@ -226,7 +236,10 @@ def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
 
 @task(name="scrape", task_run_name="scrape {run.plan.arm} {run.plan.case} r{run.plan.repeat}", **IO)
 def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecord:
-    """Write the run's record, which marks the run as finished, and return it."""
+    """Write the run's record, the last file of a run that has ended, and return it.
+
+    If the run resumed, first prepends the logs of its earlier attempts to its log.
+    """
     directory = run.directory
     directory.check_files()
     rejoin_attempts(directory.log)
@@ -262,7 +275,7 @@ def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
 
 @task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
 def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
-    """Compare the lowered training steps that the runs kept; None if there are none to compare."""
+    """Compare the lowered training steps that the runs kept; None if there are no two, or if one is unreadable."""
     found = compare_kept_programs(runs.runs, store)
     if found is not None:
         get_run_logger().info("%s", found.sentence)
@@ -271,9 +284,9 @@ def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanati
 
 @task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)
 def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> ComparisonRecord:
-    """Return the comparison with an explanation of the arms' difference. Starts both trainers again for a few steps.
+    """Return the comparison with an explanation of the arms' difference; unchanged if its runs cannot be repeated.
 
-    Returns the comparison unchanged if there is no explanation.
+    Without a stored explanation, starts both trainers again for a few steps.
     """
     explanation = explain_comparison(record, runs, store)
     if explanation is None:
@@ -292,7 +305,10 @@ def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) ->
 def compare_culprit_step(
     points: Sequence[BisectedPoint], culprit: int, like: RunPlan, runs: Mapping[int, Sequence[RunRecord]], store: Store
 ) -> ProgramExplanation | None:
-    """Return how the lowered step of `points[culprit]` differs from an earlier point's; None if equal or unknown."""
+    """Return how the lowered step of `points[culprit]` differs from an earlier point's; None if equal or unknown.
+
+    like: plan of the good end. runs: number of a point → its runs.
+    """
     found = compare_culprit_program(points, culprit, like, runs, store)
     if found is not None:
         get_run_logger().info("%s", found.sentence)
@@ -316,7 +332,7 @@ def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunR
 
     runs: the comparison's runs that are in memory; missing ones are read from the store.
     """
-    # The page links to the flow run, except on an embedded server, which ends before the page is read.
+    # Without PREFECT_API_URL the page has no link to the flow run: an embedded server has no user interface.
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
     page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
@@ -345,7 +361,10 @@ def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
 
 @task(name="plan the night", task_run_name="plan the night", **IO)
 def plan_night_step(request: NightOptions, store: Store, scheduled: datetime | None) -> NightPlan:
-    """Return the plan of the scheduled day's unfinished night, else of a new one. scheduled: None means now."""
+    """Return the plan of the day's unfinished night of this request, else of a new night. scheduled: None means now.
+
+    With `request.fresh`, the night is always new. The day is in UTC.
+    """
     return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
 
 
@@ -371,7 +390,10 @@ def comment_step(body: str, place: str) -> str:
 
 
 def _find_token() -> str:
-    """Return GitHub's token from the environment or a Prefect block; Prefect would store it if it were a parameter."""
+    """Return GitHub's token from the environment or a Prefect block; Prefect would store it if it were a parameter.
+
+    Raises CommentError if there is no token.
+    """
     token = next((os.environ[name] for name in TOKENS if os.environ.get(name)), None)
     if token is not None:
         return token
@@ -386,7 +408,7 @@ def _find_token() -> str:
 
 @task(name="tell what changed", task_run_name="tell what changed", **IO)
 def notify_night_step(record: NightRecord, store: Store) -> None:
-    """Emit an event if something changed since the previous night. A Prefect automation sends its text as a message."""
+    """Emit an event with the night's changes, if any. A Prefect automation may send their text as a message."""
     text = night_message(record)
     if text:
         resource = {"prefect.resource.id": f"maxview.nightly.{record.plan.id}", "prefect.resource.name": "nightly"}
@@ -400,7 +422,7 @@ find_span_step = task(
 
 @task(name="compile", task_run_name="compile {plan.ref} for the ledger", cache_policy=NO_CACHE)
 def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerEntry:
-    """Compile one commit's training step and return its entry in the bisection's ledger."""
+    """Compile one commit's training step; write its entry into the bisection's ledger and return the entry."""
     entry = make_entry(plan, target, store, key)
     get_run_logger().info("%s: %s", plan.ref, entry.error or f"program {(entry.program or 'not known')[:12]}")
     return entry
@@ -408,7 +430,7 @@ def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
 
 @task(name="choose", task_run_name="choose what to run", cache_policy=NO_CACHE)
 def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Train | Finish:
-    """Return the next action of a bisection: the points to train, or its result."""
+    """Return the next action of a bisection: the points to train, or the bisection's result."""
     action = next_action(line, judge, limits, spent_s=spent_s)
     get_run_logger().info("%s", action.why or "one commit is sure")
     return action

@@ -27,7 +27,7 @@ class Reused(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """This flow waits, because another flow works on the run. `why`: a sentence that names the run and its holder."""
+    """This flow waits, because another flow works on the run. `why`: a message with the run's name."""
 
     plan: RunPlan
     why: str
@@ -40,7 +40,7 @@ class Launched(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """The run's log has a new line or event, or the platform has restarted the run's job."""
+    """The run's log has a new event or, for a compile, a new line; or the platform has restarted the run's job."""
 
     run: LaunchedRun
     what: JobEvent
@@ -81,7 +81,7 @@ class Replanned(NamedTuple):
 class Explaining(NamedTuple):
     """The cause of the difference between a case's arms is being searched.
 
-    `text`: the difference, and the search's cost: short runs of both arms on the target, and their duration if known.
+    `text`: the metrics that differ, and the search's cost: short runs of both arms, and their duration if known.
     """
 
     case: str

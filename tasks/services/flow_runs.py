@@ -1,7 +1,7 @@
 """Reads the states of flow runs from Prefect's server, and ends flow runs with their processes and jobs.
 
 A flow run is one execution of a Prefect flow. A job is the trainer's process, or the workload on a cluster, that
-executes one training run of the flow.
+executes one training run or compile of the flow.
 """
 
 import logging
@@ -47,7 +47,7 @@ logger = logging.getLogger("prefect.flow_runs.maxview")
 
 
 def life_of(flow_run: str) -> Life:
-    """Return "over" if a flow run has ended, "running" if not, "unknown" if this server does not have it."""
+    """Return "over" if a flow run has ended, "running" if not, "unknown" if Prefect's server does not have it."""
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(UUID(flow_run)).state
@@ -57,7 +57,7 @@ def life_of(flow_run: str) -> Life:
 
 
 def is_alive_after_all(flow_run: str) -> bool:
-    """Return whether an ended flow run has sent a heartbeat since its state changed; if so, set it to Running again.
+    """Return whether an ended flow run has sent a heartbeat since its end; if so, set its state to Running again.
 
     After a long outage of the server, the server's automation marks every running flow run as Crashed.
     """
@@ -90,7 +90,7 @@ def is_rescheduled(flow_run: str) -> bool:
 def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
     """End every running job of a flow run that was cancelled or has crashed.
 
-    A hook that Prefect calls: in the flow's own process, or in the worker's if the flow's process is gone.
+    Prefect calls this hook in the flow's own process, or in the worker's if the flow's process is gone.
     """
     for name in stop_jobs(str(flow_run.id), open_store(flow_run.parameters["out"])):
         logger.warning("%s: ended, with the flow run that started it", name)
@@ -116,7 +116,7 @@ def running_jobs(flow_run: str, store: Store) -> list[str]:
 
 
 def is_running(handle: RunHandle) -> bool:
-    """Return whether a job runs; True if its state cannot be read: ending the job will then report the error."""
+    """Return whether a job has not ended; True also if its state cannot be read: ending it then reports the error."""
     try:
         return not job.has_ended(handle)
     except LaunchError:
@@ -136,7 +136,8 @@ def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
     """Return the unfinished flow runs that a worker has begun. Must be called before the worker is ended.
 
     Leaves out flow runs that wait for a worker, that were started from the command line, or that are not `is_ours`.
-    If the server cannot list them, reports that by `say` and returns none. `out`: address of the default store.
+    If the server cannot list them, reports that by `say` and returns []. out: address of the store of a flow
+    run without a parameter `out`.
     """
     try:
         with get_client(sync_client=True) as client:
@@ -167,7 +168,10 @@ def is_ours(run: FlowRun) -> bool:
 
 
 def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
-    """End these flow runs with their jobs, and the jobs in the store `out` whose flow runs ended earlier."""
+    """End these flow runs with their jobs, and the jobs in the store `out` whose flow runs ended earlier.
+
+    Reports each flow run, and errors of the server and of jobs, by `say`.
+    """
     try:
         with get_client(sync_client=True) as client:
             for one in begun:
@@ -180,14 +184,17 @@ def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
 
 
 def read_begun(client: SyncPrefectClient, parent: UUID | None = None) -> list[FlowRun]:
-    """Return the flow runs that have begun and not ended. parent: only subflow runs of this flow run; None: all."""
+    """Return the flow runs that have begun and not ended.
+
+    parent: id of a flow run, to return only its subflow runs; None: all flow runs.
+    """
     inside = None if parent is None else FlowRunFilterParentFlowRunId(any_=[parent])
     criteria = FlowRunFilter(state=FlowRunFilterState(type=BEGUN), parent_flow_run_id=inside)
     return client.read_flow_runs(flow_run_filter=criteria)
 
 
 def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None]) -> None:
-    """End a flow run's process and jobs, and set the flow run and its unfinished subflow runs to Cancelled.
+    """End a flow run's processes and jobs, and set the flow run and its unfinished subflow runs to Cancelled.
 
     A flow run that has meanwhile ended in another state than Crashed keeps this state.
     """
@@ -211,7 +218,7 @@ def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None])
 
 
 def _end_jobs(flow_run: str, name: str, store: Store, say: Callable[[str], None], running: Iterable[str] = ()) -> None:
-    """End a flow run's jobs, and report their names. running: names of jobs that ran earlier, reported too."""
+    """End a flow run's jobs, and report their names or the error. running: names of ended jobs, reported too."""
     try:
         ended = list(dict.fromkeys([*running, *stop_jobs(flow_run, store)]))
     except LaunchError as error:

@@ -6,12 +6,15 @@ from contextlib import contextmanager
 
 import httpx
 
-PATIENCE_S = 900.0  # longest outage that is waited for
+PATIENCE_S = 900.0  # an outage that lasts longer is an error
 PAUSE_S = 2.0  # between two tries
 
 
 def outlast[T](ask: Callable[[], T], *, patience_s: float = PATIENCE_S, pause_s: float = PAUSE_S) -> T:
-    """Return the result of `ask`; retry while the server cannot be reached. Re-raises the error after `patience_s`."""
+    """Return the result of `ask`; retry while the server cannot be reached.
+
+    Re-raises that error after `patience_s` seconds, and any other error at once.
+    """
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -33,7 +36,7 @@ def unless_away() -> Iterator[None]:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, is a failed connection or a timeout.
+    """Return whether an error, or one of its causes, is a failed or broken connection or a timeout.
 
     An error response is no outage.
     """

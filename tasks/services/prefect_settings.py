@@ -10,10 +10,10 @@ SETTINGS = {
     "DO_NOT_TRACK": "1",
     # a cold start takes about 10 s on two idle cores, and several times as long under load
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    # without these the embedded server loses recent task runs when it ends
+    # with Prefect's defaults, the embedded server loses recent task runs when the server ends
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
-    # seconds; an integer, because Prefect 3.8 truncates it; with 0 the server would use a whole core
+    # seconds; Prefect 3.8 truncates fractions, and with 0 the server would use a whole core
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     # pauses double, so seven retries cover an outage of four minutes; Prefect's default of five only one minute
     "PREFECT_CLIENT_MAX_RETRIES": "7",

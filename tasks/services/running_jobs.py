@@ -1,9 +1,9 @@
 """Runs the jobs of flows: locks each run for one flow, and ends the run's job if the flow ends before the job.
 
-The job of an ending flow is left running if another flow run continues it.
+The job of an ending flow is left running if another flow run, or this flow run in another pod, continues the job.
 
-A run is one training by a plan; a job is the process or workload that executes the run. A lane is one of the threads in
-which a flow makes several calls at once.
+A run is one training or compile by a plan; a job is the process or workload that executes the run. A lane is one of the
+threads in which a flow makes several calls at once.
 """
 
 import threading
@@ -81,7 +81,7 @@ class Jobs:
             raise Stopped("the flow was ended, and its jobs with it")
 
     def stop_all(self) -> None:
-        """End all registered jobs in parallel, and prevent new ones."""
+        """Call all registered `stop` functions in parallel, wait for them, and prevent new jobs."""
         with self._lock:
             self._stopping = True
             running = list(self._running.values())
@@ -96,7 +96,7 @@ _here: "WeakSet[Jobs]" = WeakSet()  # of all flows in this process
 
 
 def stop_every_job() -> None:
-    """End every job of this process, and prevent new ones."""
+    """Call `stop_all` for all flows in this process."""
     for jobs in list(_here):
         jobs.stop_all()
 
@@ -119,7 +119,8 @@ def _once(end: Callable[[], None]) -> Callable[[], None]:
 def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Iterator[RunRecord | None]:
     """Lock a run for the block. Yields the record of a run that has already finished, else None.
 
-    take_over: see `turn_of`.
+    While another flow has the run, waits for it. take_over: replace another machine's claim even if Prefect's server
+    does not have the claim's flow runs; otherwise such a claim raises TakenError.
     """
     logger = get_run_logger()
     owners = jobs.owners()
@@ -145,9 +146,10 @@ def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Ite
 
 @contextmanager
 def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], LaunchedRun]) -> Iterator[LaunchedRun]:
-    """Start or find a job, owned by this flow run. If the block raises or the flow is ended, the job is ended too.
+    """Yield the job that `launch` starts or finds; this flow run owns the job.
 
-    Leaves the job running if another flow run continues it.
+    If the block raises or the flow is ended, the job is ended too, unless another flow run, or this flow run in another
+    pod, continues the job.
     """
     logger = get_run_logger()  # needs Prefect's run context, which the threads that end jobs do not have
     owners = jobs.owners()
@@ -188,7 +190,7 @@ def in_lanes[T](calls: Iterable[Callable[[], T]], lanes: int, jobs: Jobs) -> Ite
         except BaseException as error:
             for future in futures:
                 future.cancel()
-            # An interrupt: the threads end once their jobs have ended. GeneratorExit after the last result is none.
+            # An interrupt: the threads end once their jobs have ended. After the last result, GeneratorExit is normal.
             if not isinstance(error, Exception) and not all(future.done() for future in futures):
                 jobs.stop_all()
             raise

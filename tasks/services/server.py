@@ -80,7 +80,7 @@ class EmbeddedServer:
             )
 
     def keep_alive(self, lost: Callable[[str], None]) -> None:
-        """Restart the server at the same address whenever it ends.
+        """In another thread, restart the server at the same address whenever it ends.
 
         If it ends too often, call `lost` with the reason and give up.
         """
@@ -159,7 +159,7 @@ class EmbeddedServer:
 
 
 def explain_failure(error: Exception) -> str | None:
-    """Return a message about a server that failed during a flow run; None if `error` is no failure of the server."""
+    """Return a message about an error response of the server (status 500 or more); None for other errors."""
     from prefect.exceptions import PrefectHTTPStatusError
 
     if not isinstance(error, PrefectHTTPStatusError) or error.response.status_code < 500:
@@ -174,7 +174,7 @@ def explain_failure(error: Exception) -> str | None:
 def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Api]:
     """Yield an API that answers, which flows inside the block use. Raises ServerError.
 
-    meanwhile: imports the flows; called while the embedded server, if any, starts, which takes as long.
+    meanwhile: imports the flows; called while the embedded server, if any, starts.
     lost: called in another thread, with the reason, if the embedded server ends too often.
     """
     named = os.environ.get("PREFECT_API_URL")
@@ -192,7 +192,7 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
         check(configured)
         yield Api(configured)
         return
-    assert embedded is not None  # else an address is configured
+    assert embedded is not None  # without an embedded server, an address is configured
     embedded.wait()
     embedded.keep_alive(lost)
     assert embedded.server is not None  # `wait` has found the server
@@ -211,7 +211,7 @@ def answers(url: str) -> bool:
 
 
 def check_address(url: str) -> None:
-    """Raise ServerError if PREFECT_API_URL is no address: importing Prefect would fail with it."""
+    """Raise ServerError if `url`, the value of PREFECT_API_URL, is no http address: importing Prefect would fail."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)

@@ -25,7 +25,7 @@ from tasks.publish.markdown.night import CHANGED_EVENT
 from tasks.services.flow_runs import HEARTBEAT
 from tasks.services.slices import limit_name
 
-ZOMBIE_AFTER_S = 90  # without a heartbeat; three intervals between heartbeats
+ZOMBIE_AFTER_S = 90  # without a heartbeat, a flow run is marked as Crashed; three intervals between heartbeats
 WEBHOOK_BLOCK = "maxview-notify"  # name of the Prefect block with the address for messages
 # names of the automations
 ZOMBIE_AUTOMATION = "maxview: end runs that have lost their process"
@@ -125,7 +125,7 @@ def zombie_automation() -> AutomationCore:
 def reap_automation(deployment: UUID) -> AutomationCore:
     """Return the automation that runs `reap/jobs` after a crash of one of JOB_OWNERS.
 
-    `reap/jobs` ends the jobs of crashed flow runs. deployment: its id.
+    `reap/jobs` ends the jobs of crashed flow runs. deployment: the id of `reap/jobs`.
     """
     return AutomationCore(
         name=REAP_AUTOMATION,
@@ -145,7 +145,7 @@ def reap_automation(deployment: UUID) -> AutomationCore:
 def notify_automation(webhook: UUID) -> AutomationCore:
     """Return the automation that sends a Slack message after each CHANGED_EVENT.
 
-    The flow `nightly` emits the event if a result differs from the previous night's. webhook: id of the Prefect block.
+    The flow `nightly` emits the event if the night's record lists changes. webhook: id of the Prefect block.
     """
     return AutomationCore(
         name=NOTIFY_AUTOMATION,

@@ -18,13 +18,13 @@ PUBLIC = re.compile(
 )
 FRONT = "index.html"
 WORTH_PACKING = 1_000  # bytes; smaller responses are not compressed
-STOP_S = 1  # time to finish responses after Ctrl-C
+STOP_S = 1  # seconds to finish responses after Ctrl-C
 
 
 def make_server(folder: Path, *, front: str = "", not_found: str = "") -> uvicorn.Server:
     """Return a server of the folder's pages; its method `run` takes listening sockets.
 
-    `front`: HTML of the front page if the folder has none; empty: 404. `not_found`: HTML for every other missing file.
+    `front`: HTML of the front page if the folder has none; empty: 404. `not_found`: HTML of every response 404.
     """
     pages = GZipMiddleware(_Pages(folder, front, not_found), minimum_size=WORTH_PACKING, compresslevel=5)
     return uvicorn.Server(

@@ -82,7 +82,7 @@ def start(place: Place, say: Callable[[str], None]) -> None:
 def _start(
     name: str, words: Sequence[str], state: Path, settings: Mapping[str, str], say: Callable[[str], None]
 ) -> Kept:
-    """Start `prefect WORDS…` unless it runs; return its identity."""
+    """Start `prefect WORDS…` unless it runs; return the identity of its process."""
     if (kept := processes.read_kept(name, state, Kept)) is not None:
         say(f"{name}: runs already")
         return kept
@@ -95,7 +95,7 @@ def _start(
 def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of server, worker and client. `caller`: variables of this process.
 
-    They override all settings except PREFECT_API_URL, MAXVIEW_OUT and MAXVIEW_HOME.
+    The caller's variables override all settings except PREFECT_API_URL, MAXVIEW_OUT and MAXVIEW_HOME.
     """
     chosen = environment.SETTINGS | {
         "PREFECT_HOME": str(place.state / "prefect"),
@@ -103,7 +103,7 @@ def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
         # trainers' lines are in the user interface; printing them too would cost each run a second
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
         "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": place.pool,
-        # lets `prefect deployment run --watch` show a flow run's log lines, the last of them headline and page
+        # lets `prefect deployment run --watch` show a flow run's log lines; the last ones are headline and page
         "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
         "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",
         # leases of slices survive a restart of the server, and expire if their flow is killed
@@ -121,7 +121,8 @@ def home_and_database_of(settings: Mapping[str, str]) -> dict[str, str | None]:
     address = settings.get(DATABASE)
     return {
         "home": str(Path(settings["PREFECT_HOME"]).expanduser().absolute()),
-        "database": hashlib.sha256(address.encode()).hexdigest()[:16] if address else None,  # may contain a password
+        # a hash, because the address may contain a password
+        "database": hashlib.sha256(address.encode()).hexdigest()[:16] if address else None,
     }
 
 
@@ -159,7 +160,10 @@ def _check_port(place: Place) -> None:
 
 
 def wait_for_server(place: Place, server: Kept) -> None:
-    """Wait until the server's API answers. Raises ServerError if it ends, or does not answer within STARTUP_S."""
+    """Wait until the server's API answers.
+
+    Raises ServerError if the server ends, or does not answer within STARTUP_S seconds.
+    """
     deadline = time.monotonic() + STARTUP_S
     while not (answers(f"{place.url}/api") and listens(server, place.port)):
         if not processes.is_running(server):
@@ -186,7 +190,8 @@ def deploy(settings: Mapping[str, str]) -> None:
 def stop(state: Path, say: Callable[[str], None]) -> bool:
     """End the worker, its flow runs and their jobs, then the server. Returns whether server or worker ran.
 
-    Without a running server, only the worker is ended, which ends its flow runs itself.
+    Also ends the jobs in the default store whose flow runs ended earlier. If the server does not listen, ends only the
+    worker, which ends its flow runs itself, and the server's process.
 
     Raises ConfigError if the server uses another home or database than this command.
     """

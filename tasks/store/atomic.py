@@ -9,7 +9,7 @@ from uuid import uuid4
 
 
 class StoreError(ValueError):
-    """An operation on the store failed; the message names the file, folder, disk or value, and a remedy."""
+    """An operation on the store failed; the message names the file, folder, disk or value, and usually a remedy."""
 
 
 def write_atomically(path: str | Path, text: str) -> Path:
@@ -56,7 +56,8 @@ def write_bytes_atomically(
         if sync:
             _sync_folder(path.parent)
     except FileExistsError:
-        if create and temporary is not None:  # `os.link` raised; without `temporary`, mkdir: a parent is a file
+        # `os.link` raised it. If `temporary` is not set yet, mkdir raised it, because a parent is a file.
+        if create and temporary is not None:
             raise
         raise StoreError(f"{path}: a file stands where a folder is needed; choose another folder") from None
     except OSError as error:

@@ -58,7 +58,7 @@ def write_baseline(path: Path, baseline: Baseline) -> Path:
 def read_baseline(path: Path) -> Baseline | None:
     """Return the baseline in a file, or None if there is no such file.
 
-    Raises StoreError if the file is damaged or of another version.
+    Raises StoreError if the file is unreadable, damaged or of another version.
     """
     return read_document(path, _parse)
 

@@ -50,9 +50,9 @@ class Claims:
     ) -> Claim:
         """Claim the run in the folder `name`, and return the claim with the current version of the run's record.
 
-        is_over: returns whether the flow runs with these ids have ended. If it returns True, another working copy's
-        claim is replaced; else raises TakenError naming the other machine. Raises AlreadyThereError if the claim
-        changes meanwhile.
+        Replaces an earlier claim of this working copy. Another working copy's claim is replaced if `is_over` returns
+        True for the ids of its flow runs; otherwise TakenError is raised, which names the other machine. Raises
+        AlreadyThereError if the claim changes meanwhile.
         """
         record = self._files.stat(f"{name}/{RECORD}")
         ours = Claim(
@@ -92,7 +92,7 @@ class Claims:
         return other
 
     def give_back(self, name: str) -> None:
-        """Delete the claim on the run."""
+        """Delete the claim on the run, also another machine's."""
         self._files.delete(f"{name}/{WRITER}")
 
     def _read(self, name: str) -> Claim | None:

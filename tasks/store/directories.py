@@ -40,7 +40,7 @@ class _Inside:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """One run's folder, `<out>/runs/<run_name>`. Creating the object touches no file; files are written atomically."""
+    """One run's folder, `<out>/runs/<run_name>`. Creating the object touches no file. Methods write atomically."""
 
     path: Path
     mirror: Mirror | None = None  # for a store in a bucket
@@ -64,7 +64,7 @@ class RunDirectory:
         return self.path.name
 
     def checkpoints_of(self, plan: RunPlan) -> Path | None:
-        """Return the folder of the run's checkpoints; None if it saves none in Orbax's format."""
+        """Return the folder of the run's checkpoints; None if the run saves none in Orbax's format."""
         return None if plan.files.checkpoints is None else self.path / plan.files.checkpoints
 
     def create(self) -> "RunDirectory":
@@ -90,8 +90,8 @@ class RunDirectory:
     ) -> None:
         """Claim the run for these flow runs, and fetch the files of another machine's earlier attempt.
 
-        Does nothing for a local store. is_over: see `Claims.take`. checkpoints: whether to fetch checkpoints too.
-        Raises TakenError if another machine has claimed the run.
+        Does nothing for a local store. Raises TakenError if another machine has claimed the run, unless `is_over`
+        returns True for the ids of its flow runs. checkpoints: whether to fetch checkpoints too.
         """
         if self.mirror is not None:
             self.mirror.claim(self._name, flow_runs, is_over=is_over, checkpoints=checkpoints)
@@ -112,9 +112,9 @@ class RunDirectory:
         return write_atomically(self.config, config_text(plan))
 
     def write_handle(self, handle: RunHandle) -> Path:
-        """Write a handle before its job starts, and upload it to a bucket.
+        """Write the handle of a job that is about to start; in a bucket, upload plan, config and earlier logs too.
 
-        Raises StoreError if another machine took over the run.
+        Raises StoreError if another machine has taken over the run.
         """
         self.check_claim()
         written = write_atomically(self.handle, model_to_json(handle))
@@ -123,7 +123,7 @@ class RunDirectory:
         return written
 
     def read_handle(self) -> RunHandle | None:
-        """Return the handle; None if the run was never launched. Raises StoreError if the file is damaged."""
+        """Return the handle; None if there is none. Raises StoreError if the file is damaged."""
         if self.mirror is not None:
             self.mirror.match(self.handle)
         return read_document(self.handle, model_from_json(_HANDLE))
@@ -133,9 +133,10 @@ class RunDirectory:
         return read_document(self.program, load_json)
 
     def write_record(self, record: RunRecord) -> Path:
-        """Write the record, as the last file: a run with a record is complete.
+        """Write the record, as the last file of a run that has ended.
 
-        In a bucket, raises StoreError if the record is no longer the version that the claim names.
+        In a bucket, uploads the run's folder and releases the claim; raises StoreError if the bucket's record is no
+        longer the version that the claim names.
         """
         text = run_record_to_json(record)
         if self.mirror is None:
@@ -150,8 +151,8 @@ class RunDirectory:
     def check_files(self) -> None:
         """Raise StoreError if the log, metrics or program file must not be read.
 
-        Refused are pipes, devices, links out of the folder, metrics and programs that are too large, and logs emptied
-        by a full disk.
+        Refused are pipes, devices, folders, links out of the run's folder, metrics and programs above MAX_BYTES, and
+        logs emptied by a full disk.
         """
         own = self.path.resolve()
         for path in (self.log, self.metrics, self.program):
@@ -170,7 +171,7 @@ class RunDirectory:
                 )
 
     def find_changed(self) -> list[str]:
-        """Return the names of record, log, metrics and program if they changed since the end; none in a bucket."""
+        """Return which of record, log, metrics and program have changed since the run's end; none in a bucket."""
         return [] if self.mirror is not None else find_changed(self.path)
 
     def remove_seal(self) -> None:
@@ -190,7 +191,7 @@ class RunDirectory:
         return aside
 
     def read_record(self, *, listed: bool = False) -> RunRecord | None:
-        """Return the record; None if the run is not finished. Raises StoreError if the file is damaged.
+        """Return the record; None without one. Raises StoreError if the file is damaged.
 
         `log` is set to `log_address`, because the store may have moved. listed: the working copy is up to date, so the
         bucket is not queried.
@@ -215,7 +216,7 @@ class RunDirectory:
         return self.path / check_name(name, "file")
 
     def bring_checkpoints(self) -> None:
-        """Fetch all of the run's files from the bucket, including checkpoints, so that the run can be continued."""
+        """Fetch all of the run's files from the bucket, including checkpoints; local stores need none."""
         if self.mirror is not None:
             self.mirror.fetch_folder(self._name, without="")
 
@@ -238,7 +239,10 @@ class ComparisonDirectory:
         return write_atomically(self.comparison, model_to_json(record))
 
     def read_comparison(self, *, listed: bool = False) -> ComparisonRecord | None:
-        """Return the comparison; None without one. Raises StoreError if damaged. listed: as for `read_record`."""
+        """Return the comparison; None without one. Raises StoreError if the file is damaged.
+
+        listed: the working copy is up to date, so the bucket is not queried.
+        """
         if self.mirror is not None and not listed:
             self.mirror.match(self.comparison)
         return read_document(self.comparison, model_from_json(ComparisonRecord))
@@ -248,7 +252,7 @@ class ComparisonDirectory:
 
 
 def config_text(plan: RunPlan) -> str:
-    """Return a plan's config as YAML lines `key: value  # origin`."""
+    """Return a plan's config as YAML: a comment with the run's name, then lines `key: value  # origin`."""
     lines = [f"# {plan.run_name}: every value of the run, and where it was set"]
     lines += [f"{key}: {yaml_scalar(value)}  # {plan.origins.get(key, '')}" for key, value in plan.config.items()]
     return "\n".join(lines) + "\n"

@@ -24,7 +24,7 @@ SCHEME = "gs://"
 # last parts of IAM permissions storage.objects.*
 READING = ("get", "list")
 WRITING = ("create", "delete")
-READERS = 10  # concurrent reads; the size of the client's connection pool
+READERS = 10  # limit of concurrent reads; the size of the client's connection pool
 TIMEOUT_S = 60  # per request
 LOOK_S = 20  # timeout of the check whether a bucket is reachable
 CHUNK = 8 << 20  # bytes per request when a stream is read
@@ -171,8 +171,8 @@ class GcsFiles:
     ) -> None:
         """Upload `content` with the blob's method `method` (of Google's client).
 
-        match: upload only if the object has this generation; 0: only if it is missing; None: always. crc32c: of the
-        content; None: unknown.
+        match: upload only if the object has this generation; 0: only if it is missing; None: always. If the condition
+        does not hold, raises AlreadyThereError, unless the object has the checksum `crc32c` of the content.
         """
         send = getattr(self._blob(name), method)
         options = {"content_type": content_type(name), "checksum": "crc32c", "retry": DEFAULT_RETRY}

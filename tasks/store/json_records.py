@@ -1,4 +1,4 @@
-"""Converts records and their polars tables to standard JSON and back without loss; errors name the damaged file.
+"""Converts records and their polars tables to standard JSON and back; errors name the damaged file.
 
 A run record is `{"document", "version", "record", "frames", "not_finite"}`. `record` has no tables; `frames` contains
 the tables by column with types. `not_finite` lists JSON pointers to the strings in `record` that stand for NaN or
@@ -97,7 +97,7 @@ def model_from_json[M: BaseModel](model: TypeAdapter[M] | type[M]) -> Callable[[
 
 
 def read_document[T](path: Path, parse: Callable[[str, str], T]) -> T | None:
-    """Return `parse(content, path)` of a file; None if it is missing. Raises StoreError if it cannot be read."""
+    """Return `parse(content, path)` of a file; None if the file is missing. Raises StoreError if it is unreadable."""
     if path.exists() and not path.is_file():
         raise StoreError(f"{path}: is a pipe, a device or a folder, not a file; remove it")
     try:
@@ -117,7 +117,7 @@ def dump_json(value: Any, indent: int | None = 1) -> str:
 
 
 def load_json(text: str, name: str) -> dict[str, Any]:
-    """Return the JSON object in `text`. Raises StoreError naming the file `name` and the position of the error."""
+    """Return the JSON object in `text`. Raises StoreError naming the file `name` if `text` is no JSON object."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -132,7 +132,7 @@ def load_json(text: str, name: str) -> dict[str, Any]:
 
 
 def describe(error: ValidationError) -> str:
-    """Return the first three errors of pydantic, each as `key: message`, and the number of the others."""
+    """Return the first three errors of pydantic, each as `key: message`, and the number of the others, if any."""
     details = error.errors(include_url=False)
     texts = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in details[:3]]
     return "; ".join(texts) + (f"; and {len(details) - 3} more" if len(details) > 3 else "")

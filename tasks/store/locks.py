@@ -14,8 +14,8 @@ from tasks.store.atomic import StoreError
 def hold(path: Path, wait: Callable[[str], Any]) -> Iterator[None]:
     """Lock the file `path`, created if it is missing, while the block runs. Calls `wait` until the lock is free.
 
-    wait: gets the file's text, "process <pid>" of the holder or of the holder before, or "another process" if the file
-    is still empty; should sleep; may raise. Raises StoreError if the file cannot be locked.
+    wait: gets the file's text, "process <pid>" of the holder or of the previous holder, or "another process" if the
+    file is still empty; should sleep; may raise. Raises StoreError if the file cannot be locked.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)

@@ -1,8 +1,8 @@
 """Synchronises a local working copy with a store in a bucket.
 
 Trainers append to logs, but an object in a bucket cannot be appended to. So a run on this machine writes to the working
-copy, and its files are uploaded at the end. Its claim, plan, config, job handle and earlier logs are uploaded at the
-start, so that another machine can continue or stop the run.
+copy. The run's files are uploaded at its end; its claim, plan, config, job handle and earlier logs at its start, so
+that another machine can continue or stop the run.
 """
 
 import io
@@ -88,13 +88,13 @@ class Mirror:
             path.unlink(missing_ok=True)
 
     def refresh_all(self, entries: Iterable[Entry]) -> None:
-        """Download the small files of `entries` for which the working copy differs."""
+        """Download the files in `entries` for which the working copy differs. All of them are in memory at once."""
         names = [entry.name for entry in entries if differs(self.folder / entry.name, entry)]
         for name, data in self.files.read_many(names).items():
             self._keep(name, io.BytesIO(data))
 
     def fetch_folder(self, name: str, *, without: str = LEFT_OUT) -> None:
-        """Download a folder's files for which the working copy differs, except claims.
+        """Download a folder's files for which the working copy differs, except claims; the files in `LAST` last.
 
         without: prefix of the files in the folder to omit; empty: none.
         """
@@ -146,8 +146,9 @@ class Mirror:
     ) -> None:
         """Claim a run in the bucket, and download its files if another machine started its last job.
 
-        checkpoints: whether to download checkpoints too. Raises TakenError if another machine has claimed the run, and
-        StoreError if the run's record differs from the working copy's: another machine has written it meanwhile.
+        checkpoints: whether to download checkpoints too. Raises TakenError if another machine has claimed the run,
+        unless `is_over` returns True for the ids of its flow runs; and StoreError if the run's record differs from the
+        working copy's, because another machine has written it meanwhile.
         """
         claim = self.claims.take(name, flow_runs, is_over=is_over)
         record = self.files.stat(f"{name}/{RECORD}")

@@ -54,7 +54,7 @@ class Store:
         return "https://storage.cloud.google.com/" + quote(self.address_of(path).removeprefix("gs://"))
 
     def refresh(self, kind: Literal["runs", "comparisons"]) -> None:
-        """Download the changed records of all runs or comparisons from the bucket into the working copy."""
+        """Download the changed records of all runs or comparisons from the bucket; does nothing for a local store."""
         patterns = {"runs": "runs/*/record.json", "comparisons": "comparisons/*/*/*/comparison.json"}
         if self.mirror is not None:
             self.mirror.refresh_all(self.mirror.files.entries(kind, patterns[kind]))
@@ -81,7 +81,7 @@ class Store:
             yield RunDirectory(self.path / "runs" / name, self.mirror)
 
     def comparisons(self) -> Iterator[ComparisonDirectory]:
-        """Yield every folder of a finished comparison, sorted by comparison, case and id."""
+        """Yield every folder of a finished comparison, sorted by path."""
         for entry in self.files.entries("comparisons", "comparisons/*/*/*/comparison.json"):
             yield ComparisonDirectory((self.path / entry.name).parent, self.mirror)
 
@@ -90,7 +90,7 @@ def open_store(out: str | Path, *, reading: bool = False) -> Store:
     """Return the store in the folder `out`, created if missing, or in the bucket gs://…/….
 
     Raises StoreError if the store is not writable, and then leaves no new folders. reading: require only read access
-    to an existing store, create nothing but a bucket's working copy, and set `Store.writable`.
+    to an existing store, create nothing but a bucket's working copy; `Store.writable` may then be False.
     """
     if str(out).startswith("gs://"):
         return _open_bucket(str(out), reading=reading)

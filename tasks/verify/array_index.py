@@ -14,8 +14,8 @@ import numpy as np
 
 from tasks.records import Problem
 
-MAX_CHUNKS = 10_000_000  # most stored chunks of an array; metadata with more chunks is damaged or malicious
-# How the bytes of a chunk's file are packed; "unknown": in a way whose length cannot be checked.
+MAX_CHUNKS = 10_000_000  # limit of stored chunks of an array; metadata with more chunks is damaged or malicious
+# How the bytes of a chunk's file are packed. The length of files with "unknown" packing cannot be checked.
 Packing = Literal["shard", "zstd", "none", "unknown"]
 _SHARD_INDEX = [{"configuration": {"endian": "little"}, "name": "bytes"}, {"name": "crc32c"}]
 _SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}  # end of the key of an array's metadata → zarr format
@@ -177,6 +177,6 @@ def _dtype_name(dtype: object) -> str:
 
 
 def name_some(names: Iterable[str]) -> str:
-    """Return the first three names in sorted order and the number of the others: `a, b, c and 5 more`."""
+    """Return the first three names in sorted order and the number of the others, if any: `a, b, c and 5 more`."""
     ordered = sorted(names)
     return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")

@@ -1,7 +1,7 @@
 """Pairs the arrays of two checkpoints by path, also between Linen and NNX trees, and scanned and unrolled layers.
 
-Scanned layers are stacked in one array; unrolled layers have one array each. The paths omit the position in an optax
-chain; paths that become equal thereby are numbered.
+Scanned layers are stacked in one array; unrolled layers have one array each. The compared paths omit the
+position in an optax chain; paths that become equal thereby are numbered.
 """
 
 import re
@@ -69,7 +69,10 @@ def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpe
 
 
 def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec]) -> list[Pair]:
-    """Return the pairs of a layer's array in Linen (`layers_3.w`) and NNX (`layers.3.w`), and remove these arrays."""
+    """Return the pairs of a layer's array in Linen (`layers_3.w`) and NNX (`layers.3.w`).
+
+    Removes the paired arrays from the arguments.
+    """
     spelt = {(role, _NUMBER.sub(r".\1", path)): (role, path) for role, path in right}
     pairs = []
     for role, path in sorted(left):
@@ -106,7 +109,10 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def first_difference(pairs: Sequence[Pair]) -> str | None:
-    """Return a message about the first parameter that one side lacks or whose shapes differ; None if there is none."""
+    """Return a message about the first parameter that one side lacks or whose shapes differ; None if there is none.
+
+    The message also has the number of the other such parameters, if any.
+    """
     texts = [text for pair in pairs if pair.role == "parameter" and (text := _describe(pair))]
     if not texts:
         return None

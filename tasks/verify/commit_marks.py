@@ -91,10 +91,10 @@ def check_commit(
 
 
 def _check_markers(folder: epath.Path, places: Sequence[str], report: Callable[[str, str], None]) -> None:
-    """Report damaged markers, and markers whose step differs from the folder's or from the first marker's step.
+    """Report damaged markers, and markers whose step differs from the folder's or from the first sound marker's.
 
     A marker is a file with the path that was committed. places: prefixes of the step and of its items."""
-    committed: PurePosixPath | None = None  # the step's folder according to the first marker
+    committed: PurePosixPath | None = None  # the step's folder according to the first sound marker
     for place in places:
         path = place + COMMIT_MARKER
         try:

@@ -1,4 +1,4 @@
-"""Compares two checkpoints: their trees, dtypes, shardings and all values, without a trainer and without a model.
+"""Compares the training states of two checkpoints: trees, dtypes, shardings and values, without a trainer or a model.
 
 Both checkpoints are given, or are of the last common step of two runs or of two arms. An arm is one side of a
 comparison of runs.
@@ -63,7 +63,7 @@ def compare_arms(
     known: CheckpointDifference | None = None,
     on_progress: Progress | None = None,
 ) -> CheckpointDifference | None:
-    """Return the difference of two arms' checkpoints at their last common step (`find_common`), or None.
+    """Return the difference of two arms' checkpoints at their last common step (`find_common`); None without one.
 
     known: an earlier result, which is returned if it compared the same two saves. If checkpoints cannot be compared,
     e.g. of different models, the result has a `problem`.
@@ -86,7 +86,10 @@ def compare_arms(
 
 
 def _find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.Path:
-    """Return the current path of a verified checkpoint: the recorded path if it exists, else the path in this store."""
+    """Return the current path of a verified checkpoint.
+
+    This is the recorded path if it exists, is in a bucket or belongs to no plan; else the path in this store.
+    """
     place = epath.Path(proof.path)
     if "://" in proof.path or place.exists() or run.plan is None or run.plan.files.checkpoints is None:
         return place
@@ -196,7 +199,7 @@ def _open_tree(found: FoundStep) -> _Tree:
 
 
 def _read_sharding(folder: epath.Path) -> dict[str, str]:
-    """Return array name → sharding in words, from Orbax's record; unreadable entries are omitted."""
+    """Return array name → sharding in words, from Orbax's record; {} without a record. Omits unreadable entries."""
     shardings: dict[str, str] = {}
     try:
         content = read_json(folder / "_sharding")
@@ -213,7 +216,7 @@ def _read_sharding(folder: epath.Path) -> dict[str, str]:
 def _name_sharding(layout: Mapping[str, Any]) -> str:
     """Return a sharding in words, without mesh axes of size 1: `(fsdp, -, tensor) over fsdp=8, tensor=2`.
 
-    Of shardings other than NamedSharding, return the type.
+    Returns "one device" if all axes have size 1, and the type of shardings other than NamedSharding.
     """
     if layout.get("sharding_type") != "NamedSharding":
         return str(layout.get("sharding_type"))

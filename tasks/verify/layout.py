@@ -23,7 +23,7 @@ STEP_METADATA = "_CHECKPOINT_METADATA"
 TREE_METADATA = "_METADATA"
 OCDBT_MANIFEST = "manifest.ocdbt"
 V1_MARKER = "orbax.checkpoint"  # a file in steps that have one commit marker for all items
-# most bytes of a metadata file, of an OCDBT manifest, and of cached B-tree nodes; 10,000 arrays need a tenth of this
+# limit of bytes of a metadata file, of an OCDBT manifest and of cached B-tree nodes; 10,000 arrays need a tenth
 MAX_BYTES = 64 << 20
 
 _MARKS = frozenset({STEP_METADATA, COMMIT_MARKER, TREE_METADATA, OCDBT_MANIFEST, "items"})  # names that show a step
@@ -40,7 +40,7 @@ class BucketError(CheckpointError):
 
 
 class DamagedFile(ValueError):
-    """A metadata file is missing, unreadable or invalid. The message is shown after the file's path: `is missing`."""
+    """A metadata file is missing, unreadable or invalid. The message follows the file's path, e.g. `is missing`."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Item:
 
 
 def open_path(path: str | os.PathLike[str]) -> epath.Path:
-    """Return a path as an epath, a local one as absolute. Raises CheckpointError for addresses other than gs://."""
+    """Return a path as an epath, a local one as absolute. Raises CheckpointError for an unknown scheme."""
     text = os.fspath(path)
     if "://" not in text:
         return epath.Path(os.path.abspath(os.path.expanduser(text)))
@@ -196,8 +196,8 @@ def _can_be_step(folder: epath.Path) -> bool:
 def list_files(root: epath.Path) -> dict[str, int]:
     """Return every file below `root`: relative path with "/" → size in bytes, -1 for a pipe or device.
 
-    Omits files that vanish meanwhile, and symbolic links to folders, which Orbax never creates. Raises CheckpointError
-    if the folder cannot be listed or a file cannot be read."""
+    Omits files that vanish meanwhile, and symbolic links to folders, which Orbax never creates. Returns {}
+    if `root` is missing. Raises CheckpointError if a folder cannot be listed or a file cannot be read."""
     _forget_listings(root)
     try:
         return _walk_files(root)

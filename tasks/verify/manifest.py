@@ -43,7 +43,10 @@ def manifest_path(step: epath.Path) -> epath.Path:
 
 
 def find_gone(root: epath.Path) -> list[FoundStep]:
-    """Return the steps at `root` (a run, a checkpoints folder, or one step) that have a manifest but no folder."""
+    """Return the steps at `root` (a run, a checkpoints folder, or one step) that have a manifest but no folder.
+
+    Raises CheckpointError if the folder of the manifests cannot be listed.
+    """
     if not root.exists() and open_path(manifest_path(root)).exists():
         return [FoundStep(step_number(root.name), root)]
     if root.name != "checkpoints" and ((root / "checkpoints").exists() or (root / "manifests").exists()):
@@ -160,7 +163,10 @@ def compare_sizes(manifest: Mapping[str, Any], sizes: Mapping[str, int]) -> list
 def check_manifest(
     manifest: Mapping[str, Any], checksums: Mapping[str, tuple[int, str]], known: Sequence[Problem] = ()
 ) -> list[Problem]:
-    """Return `known`, then one problem per other file that is missing, new or changed since the manifest was made."""
+    """Return `known`, then one problem per other file that is missing, new or changed since the manifest was made.
+
+    checksums: file → (size in bytes, crc32c in hex).
+    """
     recorded = manifest["files"]
     problems = list(known)
     for name in sorted((set(recorded) | set(checksums)) - {problem.path for problem in known}):

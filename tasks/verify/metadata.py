@@ -2,7 +2,7 @@
 
 Orbax writes three descriptions: `_METADATA` lists all leaves of the tree; `array_metadatas/process_*` contains the
 chunk and write shapes of every jax.Array; `_sharding` contains the layout of every jax.Array over devices. A restore
-reads only `_METADATA`, and silently omits a leaf that is missing there.
+takes the leaves from `_METADATA` alone, and silently omits a leaf that is missing there.
 """
 
 import base64

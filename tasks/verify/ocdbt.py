@@ -20,7 +20,7 @@ _LOCATION = re.compile(r"(btreenode|value):([^:]*):([^:]*):(\d+):(\d+)")
 
 
 def kvstore_spec(folder: epath.Path) -> dict[str, Any] | str:
-    """Return TensorStore's key-value store spec of a folder or bucket address."""
+    """Return TensorStore's key-value store spec: a dict for a local folder, the URL for a bucket address."""
     text = str(folder)
     return text.rstrip("/") + "/" if "://" in text else {"driver": "file", "path": text.rstrip("/") + "/"}
 
@@ -28,7 +28,7 @@ def kvstore_spec(folder: epath.Path) -> dict[str, Any] | str:
 def low_load_context() -> ts.Context:
     """Return a TensorStore context that keeps little in memory, because a trainer may be running.
 
-    Only B-tree nodes are cached (NODES): otherwise, opening any array would decode the node that lists all arrays.
+    Only B-tree nodes are cached (NODES): otherwise, each opened array would decode the node that lists all arrays.
     """
     return ts.Context(
         {

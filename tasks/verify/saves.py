@@ -32,7 +32,7 @@ class Saved(Frozen):
     retired: int  # steps without such a proof that a checkpoint manager deleted; it keeps only the newest ones
     committed: int  # saves whose commit the log shows
     invisible: int  # saves without a known outcome: the host prints no commits, or the log is cut
-    # steps that are verified or retired in every run, or committed if it has no proofs; without saves at a stop
+    # steps that are verified or retired (in a run without proofs: committed) in every run; without saves at a stop
     steps: frozenset[int]
     broken: tuple[str, ...]  # problems, one sentence each
     has_proofs: bool  # whether any run has a proof, `ok` or not
@@ -41,14 +41,14 @@ class Saved(Frozen):
 
     @property
     def valid(self) -> float | None:
-        """The number of verified steps, or without proofs, of committed saves; None if all outcomes are unknown."""
+        """The number of verified steps, or without proofs, of committed saves; None if no outcome is known."""
         if self.has_proofs:
             return float(self.verified)
         return None if self.invisible == self.announced else float(self.committed)
 
     @property
     def summary(self) -> str:
-        """`2 of 3 verified, 1 retired`; without proofs, `2 of 3 committed` if the logs show commits."""
+        """`2 of 3 verified, 1 retired`; without proofs, `2 of 3 committed`, or `3 announced, …` if `valid` is None."""
         if self.has_proofs:
             retired = f", {self.retired} retired" if self.retired else ""
             return f"{self.verified} of {self.announced} verified{retired}"
@@ -110,7 +110,7 @@ def _saved_at_stops(run: RunRecord) -> set[int]:
 
 
 def _first_complete_step(run: RunRecord) -> float:
-    """Return the first step in a complete log; inf if parts of the log are missing."""
+    """Return the first step in a complete log; inf if parts of the log are missing or it has no steps."""
     first = run.reading.steps["step"].min() if _has_complete_log(run) else None
     return float(first) if isinstance(first, int) else inf
 
@@ -138,7 +138,7 @@ def _broken(name: str, run: RunRecord) -> list[str]:
 
 
 def lives_of(runs: Iterable[RunRecord], others: Iterable[RunRecord] = ()) -> tuple[CheckpointLife, ...]:
-    """Return the timeline of every save of an arm's runs, in log order.
+    """Return the timeline of every save of an arm's runs: per run, the saves in its log, then the other proofs.
 
     others: runs that may have restored one of these saves."""
     continued = set(_continued_saves(others))

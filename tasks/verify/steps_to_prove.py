@@ -1,4 +1,4 @@
-"""Finds the checkpoint steps in given folders that were saved since a given time, verifies them, stores `ok` proofs."""
+"""Finds the checkpoint steps that were saved in given folders since a given time, verifies them, keeps `ok` proofs."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,8 +27,8 @@ from tasks.verify.verification import verify_checkpoint
 def find_steps_since(places: Sequence[str], *, since: datetime | None = None) -> list[str]:
     """Return the sorted paths of the steps in `places` that were saved since a time; all steps if `since` is None.
 
-    A place is the path of a step, of a run, or of a folder of runs. Raises CheckpointError for a place without
-    checkpoints, an unreadable place and an unreachable bucket.
+    Includes steps without a date. A place is the path of a step, of a run, or of a folder of runs. Raises
+    CheckpointError for a place without checkpoints, an unreadable place and an unreachable bucket.
     """
     paths = {str(step.path) for place in places for step in _steps_in(place)}
     return [path for path in sorted(paths) if _is_since(epath.Path(path), since)]

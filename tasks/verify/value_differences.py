@@ -18,7 +18,7 @@ from tasks.records import ValueDifference
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.values import array_spec, bytes_per_chunk
 
-_BUDGET = 48 << 20  # most bytes of decoded chunks in memory, both sides together; a larger pair of chunks is read alone
+_BUDGET = 48 << 20  # limit of bytes of decoded chunks in memory, of both sides; a larger pair is read alone
 _WORKERS = 4
 _PIECE = 1 << 15  # elements compared at a time; they fit the CPU's cache
 _M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD = -8, -4, -1  # options of mallopt(3)
@@ -60,8 +60,8 @@ class UnreadableError(ValueError):
 def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None = None) -> list[ValueDifference]:
     """Return the difference of each job's arrays, in the order of the jobs.
 
-    on_bytes: called by other threads with the number of bytes compared, of both sides. Raises UnreadableError for an
-    array or a chunk that cannot be read.
+    on_bytes: called by other threads with twice the bytes of each compared part of `Job.spec`. Raises
+    UnreadableError for an array or a chunk that cannot be read.
     """
     totals = [ValueDifference(values=0) for _ in jobs]
     running: deque[tuple[int, int, Future[ValueDifference]]] = deque()
@@ -184,7 +184,7 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
 
 
 def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int, tuple[int, int]]:
-    """Return (sum of squared differences, largest difference, index of the largest, `not_finite`, `lost`) of one piece.
+    """Return (sum of squared differences, largest absolute difference, its index, `not_finite`, `lost`) of one piece.
 
     `not_finite` and `lost` are as in `ValueDifference`. Floats of up to 32 bits are subtracted in float32; other types,
     and pieces with a difference that is not finite, in float64.

@@ -15,7 +15,7 @@ from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.layout import OCDBT_MANIFEST, raise_if_unreachable
 from tasks.verify.ocdbt import NODES, kvstore_spec, low_load_context, shorten
 
-_BUDGET = 512 << 20  # most bytes of decoded chunks in memory; a chunk larger than half of that is decoded alone
+_BUDGET = 512 << 20  # limit of bytes of decoded chunks in memory; a chunk larger than half of that is decoded alone
 _WORKERS = 2  # few, because a trainer may be running
 
 
@@ -23,7 +23,7 @@ def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], Non
     """Return one problem per array that cannot be decoded, or that contains NaN or infinities.
 
     A problem's path, below the item's folder, is the file of the array's first stored chunk, even if another chunk is
-    bad. on_bytes: called with the number of decoded bytes of each chunk.
+    bad; `manifest.ocdbt` if no chunk has a file. on_bytes: called with the number of decoded bytes of each chunk.
     """
     context = low_load_context()
     problems = []

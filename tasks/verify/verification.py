@@ -69,7 +69,8 @@ def verify_checkpoint(
     deep: whether to decode all values. on_progress may be called from other threads. Paths of problems are relative to
     the step's folder, except the manifest's.
 
-    Raises CheckpointError if there is no step at `path`, or several. For an unfinished or damaged checkpoint, and in
+    Raises CheckpointError if there is no step at `path`, or several, or if the bucket is unreachable, and StoreError if
+    the manifest cannot be written. For an unfinished or damaged checkpoint, and in
     mode "check" for a missing manifest, the proof is not `ok`.
     """
     steps = find_steps(path)
