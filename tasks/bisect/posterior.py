@@ -32,7 +32,8 @@ class Observation(Frozen):
 class Belief(Frozen, arbitrary_types_allowed=True):
     """The posterior over hypotheses. A hypothesis is the one or two points at which the level changes."""
 
-    changes: NDArray[np.int64]  # (hypotheses, 2): first point of each new level; number of points for no second change
+    # (hypotheses, 2): first point of each new level; with one change, the second number is the number of points
+    changes: NDArray[np.int64]
     chances: Values  # (hypotheses,): posterior probability; sums to 1
     levels: Values  # (hypotheses, 3): expected level before, between and after the changes
     culprits: Values  # (points,): probability that the larger increase is at this point
@@ -51,9 +52,9 @@ def find_belief(observations: Sequence[Observation], weights: Sequence[float], n
 
     weights: each point's prior weight of being the culprit; 0 rules it out. noise: the noise of a pair of equal runs.
     The level changes at one point, or at two with prior probability TWICE. The prior of levels is normal around an
-    unknown mean, with the square of the observed range as variance. The prior of a run's variance is scaled inverse χ²
-    with the noise's degrees of freedom. Mean and variance are integrated out (A. Gelman et al., BDA, ch. 3 and 5).
-    Raises ValueError if every weight is 0.
+    unknown mean. Its standard deviation is the observed range, but at least twice the noise's scale. The prior of a
+    run's variance is scaled inverse χ² with the noise's degrees of freedom. Mean and variance are integrated out
+    (A. Gelman et al., BDA, ch. 3 and 5). Raises ValueError if no point after the first has a weight.
     """
     prior = np.asarray(weights, dtype=float)
     size = prior.size
@@ -133,7 +134,7 @@ def choose_point(belief: Belief, points: Iterable[int]) -> int | None:
 
 
 def _measure_information(belief: Belief, point: int) -> float:
-    """Return the mutual information, in nats, between the culprit and the value of one more run of this point.
+    """Return the mutual information, in nats, between the hypothesis and the value of one more run of this point.
 
     The next value is a mixture of the point's levels under all hypotheses, with the noise of a run. Its entropy minus
     the entropy of the noise is the information (D. Lindley, Ann. Math. Statist. 27 (1956) 986).
@@ -155,7 +156,7 @@ def _measure_information(belief: Belief, point: int) -> float:
 
 
 def _spread(levels: Values, chances: Values, start: float, step: float) -> Values:
-    """Return the probability of each grid point: a level's probability is split between the two nearest grid points."""
+    """Return each grid point's probability. A level's probability is split between the two nearest grid points."""
     place = (levels - start) / step
     low = np.floor(place).astype(int)
     part = place - low

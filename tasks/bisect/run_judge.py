@@ -25,7 +25,8 @@ class RunJudge:
     """Applies the verdict rule to the runs of points; see `terms.Judge`.
 
     template: the comparison of any two points, without their runs. failures: point → why the point cannot be judged.
-    past: noise of earlier runs, by metric. compare_checkpoints: compares the checkpoints of a comparison's runs.
+    past: name of a time's series → differences of earlier pairs of equal runs. compare_checkpoints: compares the
+    checkpoints of a comparison's runs.
     """
 
     def __init__(
@@ -66,7 +67,11 @@ class RunJudge:
         return len(self._runs.get(point, ()))
 
     def failed(self, point: int) -> str:
-        """See `Judge`. If deaths are bisected, a point that died of another cause than bad is not judged."""
+        """Return why the point cannot be judged; empty if it can.
+
+        A point cannot be judged if a run died, or if a time is bisected and a log has too few steps. If deaths are
+        bisected, a death matters only if the bad end died of another cause.
+        """
         if why := self._failures.get(point, ""):
             return why
         dead = [run for run in self._runs.get(point, ()) if run.has_died]
@@ -122,7 +127,7 @@ class RunJudge:
         row = next((row for row in record.rows if row.metric == self._metric.name), None)
         if row is None or row.verdict == "not judged":
             return PairVerdict(verdict="unknown", text="the runs do not tell")
-        # a sure verdict needs only the difference: a comparison of the two commits shows the full reason
+        # a sure verdict needs only the difference, because a comparison of the two points shows the full reason
         text = row.effect_text or (row.reason if row.verdict == "unknown" else row.reason.partition(": ")[0])
         return PairVerdict(
             verdict=row.verdict, text=text, runs_wanted=row.runs_wanted, cost=row.cost_text,

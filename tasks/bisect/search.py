@@ -1,7 +1,7 @@
-"""Decides after every run of a bisection: returns the next runs, or the result of the search.
+"""Returns, after every run of a bisection, the next runs or the result of the search.
 
 A point is a commit or a package version. The ends are the first point (good) and the last one (bad). The culprit
-is the point that changed the metric. A suspect is a point that is probably the culprit.
+is the point that changed the metric. A suspect is a point that may be the culprit.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -16,11 +16,14 @@ from tasks.records import Mark
 
 SURE = 0.95  # posterior probability from which a suspect is compared with the point before it
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
-REFUTED = 1e-4  # factor on the prior weight of a suspect that is no worse than the point before it in their comparison
+REFUTED = 1e-4  # factor on the prior weight of a suspect found no worse than the point before it by the verdict rule
 
 
 def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
-    """Mark the points between the ends that have runs or a failure, by the verdict rule: point → (mark, reason)."""
+    """Return point → (mark, reason), by the verdict rule, for the points between the ends with runs or a failure.
+
+    Points for which another point's runs stand are left out (see `Line.alike`).
+    """
     return {point: _mark(line, judge, point) for point in range(1, line.last) if line.alike[point] == point
             and (judge.runs(point) or judge.failed(point))}  # fmt: skip
 
@@ -42,7 +45,8 @@ def _mark(line: Line, judge: Judge, point: int) -> tuple[Mark, str]:
 class _MarkedLine:
     """A line of points with the marks of `mark_points`.
 
-    last_good: the last point that is known to be as good as the good end. notes: sentences about that point.
+    last_good: the last point with good's source, or a later one that is marked good after a bad one. The culprit comes
+    after it. notes: sentences about `last_good`.
     """
 
     def __init__(self, line: Line, judge: Judge) -> None:
@@ -71,9 +75,10 @@ class _MarkedLine:
 
     @property
     def doubtful(self) -> list[int]:
-        """The points with fewer than MIN_RUNS runs between the first bad one and the last good one, inclusive.
+        """The points with few runs from the first one marked bad or between to the last one marked good.
 
-        Their marks may be noise. Empty if the metric is no time, or if no bad point comes before a good one.
+        Only points with one of these marks and fewer than MIN_RUNS runs: their marks may be noise. Empty if the metric
+        is no time, or if no bad point comes before a good one.
         """
         bad, good = self.marked("bad", "between"), self.marked("good")
         if not self.judge.judges_time or not bad or not good:
@@ -93,7 +98,7 @@ class _MarkedLine:
         ]
         if not any(weights):
             return None
-        if not judge.judges_time:  # without noise a point's mark is its level: 0 for good, 1 for bad
+        if not judge.judges_time:  # without noise a point's mark is its level: 0 for good, 1 for bad and between
             levels = {last_good: 0.0, line.last: 1.0}
             levels |= {point: float(self.marks[point] != "good") for point in self.marked("good", "bad", "between")
                        if point > last_good}  # fmt: skip
@@ -107,7 +112,7 @@ class _MarkedLine:
         return find_belief(seen, weights, judge.noise)
 
     def find_open(self) -> list[int]:
-        """Return the points between `last_good` and bad that another run may help to judge."""
+        """Return the points between `last_good` and the bad end that another run may help to judge."""
         settled = [] if self.judge.judges_time else [point for point, mark in self.marks.items() if mark != "unknown"]
         return [
             point
@@ -125,7 +130,7 @@ class _MarkedLine:
 
 
 def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.0) -> Train | Finish:
-    """Return the next runs, or the result. Both depend on finished runs alone, so a killed search can resume."""
+    """Return the next runs, or the result. A killed search can resume, because the finished runs are its only state."""
 
     def may_train(points: Sequence[int]) -> bool:
         done = sum(judge.runs(point) for point, like in enumerate(line.alike) if point in (like, line.last))
@@ -181,7 +186,7 @@ def find_current_belief(line: Line, judge: Judge) -> Belief | None:
 def _compare_ends(
     line: Line, judge: Judge, limits: Limits, ends_verdict: PairVerdict, may_train: Callable[[Sequence[int]], bool]
 ) -> Train | Finish:
-    """Return further runs of the ends if the ends are undecided and the limits allow it; else the reason to stop."""
+    """Return more runs of one or both ends if these are undecided and the limits allow it; else the result."""
     both = min(judge.runs(0), judge.runs(line.last))
     failed = judge.failed(0) or judge.failed(line.last)
     if failed:
@@ -202,7 +207,7 @@ def _compare_ends(
 
 
 def _explore(marked: _MarkedLine, belief: Belief, may_train: Callable[[Sequence[int]], bool]) -> Train | Finish:
-    """Return the run with the most information, or the remaining range of suspects if no run is possible."""
+    """Return one run of the most informative point. Return the range of suspects if no run helps or is allowed."""
     point = choose_point(belief, marked.find_open())
     if point is None:
         skipped = len(marked.marked("skipped"))

@@ -14,8 +14,8 @@ from tasks.records import Verdict
 
 HALVES = 2  # the comparison of the ends and that of the culprit each get half of the false-alarm probability
 WORSE: tuple[Verdict, ...] = ("regressed", "changed")
-MAX_RUNS_OF_POINT = 12  # most runs of one point: if 12 are not enough, the machine is too noisy
-MAX_RUNS = 100  # most runs of a search if the user gave neither a budget nor a number of runs
+MAX_RUNS_OF_POINT = 12  # limit of runs of one point; if 12 are not enough, the machine is too noisy
+MAX_RUNS = 100  # limit of runs of a search if the user gave neither a budget nor a number of runs
 
 
 class PairVerdict(Frozen):
@@ -39,7 +39,7 @@ class Judge(Protocol):
 
     @property
     def judges_time(self) -> bool:
-        """Whether the metric is a time, which differs between equal runs. Other metrics do not."""
+        """Whether the metric is a time. Only times differ between equal runs."""
 
     def runs(self, point: int) -> int:
         """Return the number of the point's runs."""
@@ -48,12 +48,12 @@ class Judge(Protocol):
         """Return why the point cannot be judged; empty if it can."""
 
     def observe(self, point: int) -> Sequence[Observation]:
-        """Return one observation per run of the point. Only if the metric is a time."""
+        """Return one observation per run that has enough steps. Call it only if the metric is a time."""
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
         """Return the verdict on two points.
 
-        runs: use only this many first runs of each point. shares: divisor of the false-alarm probability.
+        runs: use only this many first runs of each point; None: all. shares: divisor of the false-alarm probability.
         """
 
 
@@ -61,8 +61,8 @@ class Line(Frozen):
     """The points from good (first) to bad (last), with the facts that need no run."""
 
     weights: tuple[float, ...]  # each point's prior weight of being the culprit; 0: ruled out
-    # Point → the point whose runs stand for it. Of consecutive points that train alike, that is the first one. For
-    # points with good's source it is good (0), for the last points that train like bad it is bad.
+    # Point → the point whose runs stand for it: the first of consecutive points that train alike. Points with good's
+    # source have good (0). The last points, if they train like bad, have bad.
     alike: tuple[int, ...]
     ruled_out: Mapping[int, str] = {}  # point → why it needs no run
 
@@ -75,9 +75,9 @@ class Line(Frozen):
 class Limits(Frozen):
     """The limits of a search: runs and seconds."""
 
-    max_end_runs: int = 3  # most runs of each end if no other limit is given; twice as many if a time is bisected
-    budget_s: float | None = None  # most seconds of all runs
-    most_runs: int | None = None  # most runs of all points
+    max_end_runs: int = 3  # limit of runs of each end if the user gave no limit; doubled if a time is bisected
+    budget_s: float | None = None  # no run starts after this many seconds of runs
+    most_runs: int | None = None  # limit of runs of all points together
 
     @property
     def are_given(self) -> bool:

@@ -1,7 +1,8 @@
 """Compares the arguments of both arms' training steps: weights, optimizer moments, counters, random keys, batches.
 
 An arm is one of the two compared versions of a trainer. A root is a place at which the arms begin to differ. The
-candidate's step may have been observed with arguments of the baseline in place of its own: these are called replaced.
+candidate's step may have been observed with the baseline's arrays in place of its own. Such arguments are called
+replaced.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 from tasks.records.observation import Observation, ObservedArray, Role, Root
 from tasks.records.text import counted
 
-_SHOWN = 5  # most argument names in one sentence
+_SHOWN = 5  # limit of argument names in one sentence
 _WORDS: Mapping[Role, str] = {
     "parameter": "first weight", "optimizer": "moment of the optimizer", "counter": "counter",
     "random numbers": "key of random numbers", "quantisation": "array of the quantisation",
@@ -35,8 +36,9 @@ def compare_arguments(
 ) -> GivenArguments:
     """Pair the arguments by role and meaning; return their differences, with one root for each role that differs.
 
-    Replaced arguments give a further root for each role if the candidate's own values differed, unless the judged runs,
-    from which the verdict comes, started with equal arguments too (starts_shared).
+    An argument without a digest counts as different. Replaced arguments whose own values differed give a further root
+    for each role. starts_shared: the judged runs, from which the verdict comes, started with equal arguments too, so
+    replaced arguments give no root.
     """
     places = [
         {(argument.role, argument.meaning): n for n, argument in enumerate(found.arguments)}

@@ -12,16 +12,16 @@ from functools import cached_property
 from tasks.causes.tensor_rows import Leaf, ObservedStep, Origin, TensorRow, leaves
 from tasks.records.observation import Observation, ObservedArray, Role
 
-DRAW = "random_bits"  # the primitive behind every function of `jax.random`
+DRAW = "random_bits"  # the primitive of JAX that draws random bits from a key
 _RANDOM: Role = "random numbers"
-_COUNTER = ".count"  # suffix: each of NNX's random streams has a counter and a key
+_COUNTER = ".count"  # ends the names of counters; each random stream of NNX has a counter and a key
 
 
 @dataclass(frozen=True)
 class KeyUses:
     """The arguments that an arm's random keys derive from. Rows are indices of `ObservedStep.rows`."""
 
-    derived: dict[int, frozenset[int]]  # row that computes a key → indices of the arguments it derives from
+    derived: dict[int, frozenset[int]]  # row that computes a key → indices of the arguments that the key derives from
     draws: dict[int, frozenset[int]]  # row of a draw with an effect on a result → indices of its key's arguments
 
 
@@ -54,7 +54,8 @@ def trace_keys(step: ObservedStep, arguments: Sequence[ObservedArray]) -> KeyUse
 def find_own_draws(arm: "ArmValues", other: "ArmValues") -> OwnDraws:
     """Return the draws whose keys derive from an argument that the other arm lacks.
 
-    The other arm lacks it if no random key there has its meaning, and no draw's key argument there has its bits.
+    An argument is lacking if the other arm has no random argument of that meaning, and no draw there derives from an
+    argument with the same bits.
     """
     arguments, others = arm.observation.arguments, other.observation.arguments
     meanings = {argument.meaning for argument in others if argument.role == _RANDOM}
@@ -104,7 +105,7 @@ class ArmValues:
         return trace_keys(self.step, self.observation.arguments)
 
     def digest_of(self, leaf: Leaf) -> str:
-        """Return a text that identifies an operand by its value."""
+        """Return a text that identifies an operand by its value; by its index for an argument without a digest."""
         if leaf[0] == "row":
             return self.rows[leaf[1]].digest
         if leaf[0] == "arg":
@@ -112,11 +113,14 @@ class ArmValues:
         return f"{leaf[0]} {leaf[1]}"
 
     def inputs(self, row: TensorRow) -> tuple[str, ...]:
-        """Return the digests of the tensors that an operation reads, in order, without constants."""
+        """Return the digests of the tensors that an operation reads, in order, without constants.
+
+        A digest is followed by the index of the part if the operation reads a part of a tensor.
+        """
         return tuple(text for origin in row.origins for text in self._made(origin))
 
     def constants(self, row: TensorRow) -> tuple[str, ...]:
-        """Return the constants that an operation reads, in order."""
+        """Return the constants that an operation reads, in order: literals as text, other constants as digests."""
         return tuple(str(leaf[1]) for origin in row.origins for leaf in leaves(origin) if leaf[0] not in TENSORS)
 
     def _made(self, origin: Origin) -> Iterator[str]:

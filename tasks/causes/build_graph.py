@@ -1,7 +1,8 @@
 """Builds the graph of a StableHLO program's values, each with a hash of its computation, from the program's transcript.
 
 The transcript is the program as JSON. Functions are inlined, and arguments and results are identified by their meaning.
-Therefore a hash depends neither on names nor on the order of arguments, loop carries and independent operations.
+Therefore a hash depends neither on the names of functions and values nor on the order of arguments, loop carries and
+independent operations.
 """
 
 import math
@@ -26,7 +27,7 @@ COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "multiply", "max
 BRANCHES = frozenset({"stablehlo.case", "stablehlo.if"})
 _RETURNS = frozenset({"stablehlo.return", "func.return", "sdy.return"})
 _RANDOM = re.compile(r"_?threefry\w*")  # JAX's functions for random bits; each call is one operation
-_MAX_ROUNDS = 8  # most rounds in _Builder.loop
+_MAX_ROUNDS = 8  # limit of rounds in _Builder.loop
 _INTEGER = re.compile(r"dense<(-?\d+)> : tensor<u?i\d+>")
 _AXES = re.compile(r'"(\w+)"=(\d+)')
 _NUMBER = re.compile(r"\d+")
@@ -88,7 +89,10 @@ class _Builder:
             self.graph.outputs[_unique(name, self.graph.outputs)] = Value(value.value, placed)
 
     def describe_sharding(self, sharding: str) -> str:
-        """Return the mesh axes that shard each dimension, e.g. `(fsdp, -)`, without mesh axes of size one."""
+        """Return the mesh axes that shard each dimension, e.g. `(fsdp, -)`, without mesh axes of size one.
+
+        Empty if there is no sharding.
+        """
         found = re.search(r", \[(.*?)\]", sharding)
         if not found:
             return ""
@@ -150,11 +154,11 @@ class _Builder:
         return [value._replace(exact=digest("placed", sharding, value.exact)) for value in read]
 
     def find_place(self, place: int, around: Around) -> int:
-        """Return the place to report for an operation: `place`, or the place of the call if `place` is in a library."""
+        """Return the place to report for an operation: `place`, or the call around it if `place` is in a library."""
         return place if around.call is None or not self.in_library[place] else around.call
 
     def operation(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
-        """Return the results of an operation. Its hash includes regions, e.g. a reduction's function on elements."""
+        """Return the results of an operation. The results' hashes include its regions, e.g. a reduction's function."""
         inner = []
         for region in one.get("regions", ()):
             given = {number: Value.leaf("element", place) for place, number in enumerate(region["arguments"])}
@@ -163,7 +167,7 @@ class _Builder:
         return self.make_operation(one, read, "".join(inner), around)
 
     def make_operation(self, one: Operation, read: Sequence[Value], inner: str, around: Around) -> list[Value]:
-        """Return the results of an operation; add it to the graph if `around.record`. inner: hash of its regions."""
+        """Return the results of an operation; add it to the graph if `around.record`. inner: its regions' hashes."""
         name, detail = one["name"], self.detail(one)
         key = digest(name, detail, inner, one["reads"], one["makes"])
         whole = Value.combine(key, of=read, ordered=name not in COMMUTATIVE)
@@ -193,14 +197,14 @@ class _Builder:
         return made
 
     def detail(self, one: Operation) -> str:
-        """Return an operation's attributes as text, with a function's hash in place of the function's name."""
+        """Return an operation's attributes as text, without `callee`. Hashes of functions replace their names."""
         text = ", ".join(f"{name} = {value}" for name, value in one["attributes"].items() if name != "callee")
         if "@" not in text:
             return text
         return re.sub(r"@([\w.$-]+)", lambda found: self.body(found[1]) if found[1] in self.functions else "@", text)
 
     def regions(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
-        """Return the results of a conditional, which depend on all its branches, or of Shardy's manual computation."""
+        """Return the results of a conditional (they depend on all branches) or of Shardy's manual computation."""
         returned = []
         for region in one["regions"]:
             inner = {**env, **dict(zip(region["arguments"], read, strict=False))}
@@ -212,8 +216,8 @@ class _Builder:
     def loop(self, one: Operation, read: Sequence[Value], env: Values, around: Around) -> list[Value]:
         """Return a loop's results. Carries are identified by initial value and update, not by position.
 
-        The carries' hashes (colours) are refined in rounds until the number of distinct hashes stops growing. Results
-        also depend on the loop's condition.
+        The carries' hashes (colours) are refined until the number of distinct hashes stops growing, or for _MAX_ROUNDS
+        rounds. Results also depend on the loop's condition. A carry that the body does not change is returned as given.
         """
         condition, body = one["regions"]
         last = body["operations"][-1]["operands"]
@@ -241,7 +245,7 @@ class _Builder:
             ]  # fmt: skip
         if around.record:
             trips = self.trips(condition, {**env, **dict(zip(condition["arguments"], read, strict=True))})
-            # Starts from the initial values: a difference in the body then changes only the nodes that follow it.
+            # The initial values are used, so that a difference in the body changes only the nodes after it.
             run_body(read, around._replace(times=around.times * trips))
         self.carries = base
         needs = [value.carries | test.carries | 1 << base + n for n, value in enumerate(made)]
@@ -249,7 +253,7 @@ class _Builder:
         return [value if keep else result for value, keep, result in zip(read, kept, closed, strict=True)]
 
     def trips(self, condition: Mapping[str, Any], inner: Values) -> int:
-        """Return a loop's number of iterations: constant limit minus the counter's constant start; 1 if not known."""
+        """Return a loop's number of iterations: limit minus the counter's start; 1 unless both are constants."""
         constants: dict[int, int] = {}
         for one in condition["operations"]:
             if one["name"] == "stablehlo.constant":

@@ -12,7 +12,7 @@ from tasks.causes.tensor_rows import TensorRow
 from tasks.records.observation import Root, RootKind
 
 NAME = "name"  # the primitive of JAX's `checkpoint_name`, with which a trainer names a tensor
-_SHOWN = 80  # most characters of a parameter's value in a sentence
+_SHOWN = 80  # limit of characters of a parameter's value in a sentence
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class PlacedRoot:
     """One root, and its position in the baseline's program."""
 
     root: Root
-    order: float  # index of the baseline's row; a half, such as 3.5, for an operation that only the candidate has
+    order: float  # index of the baseline's row; between two rows (3.5) for an operation that only the candidate has
     group: tuple[str, ...]  # equal for roots that are listed as one
 
 
@@ -62,7 +62,10 @@ def _reason(left: Divergence, right: Divergence, a: TensorRow, b: TensorRow) -> 
 
 
 def _other_parameter(left: str, right: str) -> tuple[str, str]:
-    """Return `name=value` from the left and `value` from the right of the first parameter that differs."""
+    """Return `name=value` of the left and `value` of the right for the first parameter that differs.
+
+    Return the beginnings of both texts if their JSON was cut off.
+    """
     try:
         ours, theirs = json.loads(left), json.loads(right)
         name = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))

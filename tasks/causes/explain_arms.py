@@ -33,8 +33,8 @@ from tasks.records import (
 )
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 
-PROFILED = (2, 21)  # first and last profiled call, counted from 0: earlier calls wait for the compiler and a checkpoint
-MAX_RESULTS = 3  # most names of results in a headline
+PROFILED = (2, 21)  # first and last profiled call, from 0; earlier calls may wait for the compiler or a checkpoint
+MAX_RESULTS = 3  # limit of names of results in a headline
 
 type Both[T] = tuple[T, T]
 
@@ -63,9 +63,9 @@ def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
 def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Explanation:
     """Observe both arms, with files below `folder`, and return their differences; a failure of an arm gives a note.
 
-    The second arm's step gets the first arm's arguments except random keys, so that few causes besides the computation
-    are left. If the second arm's own arguments differ, they are listed first, unless the judged runs started with equal
-    arguments.
+    The second arm's step gets the first arm's arguments of equal meaning and shape, except random keys, so that few
+    causes besides the computation are left. If the second arm's own arguments differ, they are listed first, unless the
+    judged runs started with equal arguments.
     """
     began = time.monotonic()
     first = observe(plans[0], names[0], folder / "baseline", None)
@@ -77,14 +77,20 @@ def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Expla
 
 
 def observe(plan: RunPlan, name: str, folder: Path, start: Path | None) -> ObservedArm:
-    """Observe an arm in one process: the first step's tensors, a profile of later steps. start: see `observe_arm`."""
+    """Observe an arm in one process: the first step's tensors, and a profile of the steps in PROFILED.
+
+    A shorter run is profiled up to its last step. start: see `observe_arm`.
+    """
     last = int(plan.config["steps"]) - 1
     profile = (min(PROFILED[0], last), min(PROFILED[1], last))
     return ObservedArm(plan, name, folder, observe_arm(plan, folder, start=start, profile=profile))
 
 
 def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False) -> Explanation:
-    """Return the explanation of two observed arms' difference. starts_shared: see `compare_tensors`."""
+    """Return the explanation of two observed arms' difference.
+
+    starts_shared: the judged runs started with equal arguments.
+    """
     notes = [f"{arm.name}: {note}" for arm in arms for note in arm.observation.notes]
     names = (arms[0].name, arms[1].name)
     if not all(arm.observation.step for arm in arms):
@@ -137,7 +143,7 @@ def _explain_program(arms: Both[ObservedArm]) -> ProgramExplanation:
 
 
 def _compiled_side(arm: ObservedArm) -> Side:
-    """Return an arm's optimised program in the form that preflight compares."""
+    """Return an arm's optimised program as preflight's comparison takes it."""
     arrays = tuple(
         InputArray(
             path=f"{one.role} {one.meaning}",
@@ -205,10 +211,12 @@ def _say_headline(
     memory: MemoryExplanation | None,
     spent: TimeExplanation | None,
 ) -> str:
-    """Return one sentence about the first root, else about the program, else about memory or time.
+    """Return one sentence about the first root; without roots, about the program.
 
-    If all tensors are equal but the compiled steps' results differ, the sentence names the compiler: tensors are
-    evaluated operation by operation, results come from the compiled step.
+    Without both, it is about the first of tensors, memory and time that could be compared.
+
+    If all tensors are equal but the compiled steps' results differ, the sentence names the compiler, because tensors
+    are evaluated operation by operation and results come from the compiled step.
     """
     if tensors is not None and tensors.roots:
         return tensors.sentence

@@ -13,7 +13,7 @@ from tasks.store import Store
 
 
 def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
-    """Return whether all runs of two arms kept their programs, and their hashes do not prove them equal."""
+    """Return whether the runs have two arms, all kept their programs, and the programs are not known to be equal."""
     hashes = {run.program.get("stablehlo_sha256") for run in runs}
     if len({run.arm for run in runs}) != 2 or (len(hashes) == 1 and None not in hashes):
         return False
@@ -21,7 +21,7 @@ def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
 
 
 def compare_kept_programs(runs: Sequence[RunRecord], store: Store) -> ProgramExplanation | None:
-    """Compare the first run's program with each other distinct one of an arm; return the largest difference.
+    """Compare the first run's program with every other distinct program of each arm; return the largest difference.
 
     None if a program cannot be read (another JAX version may have written it), or if there is no other program.
     """

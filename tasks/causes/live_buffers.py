@@ -18,7 +18,7 @@ from tasks.causes.source_lines import Located, OptimisedProgram, name_function
 from tasks.preflight.hlo import Instruction, Program
 from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
 
-MAX_LISTED = 20  # rows of buffers in the record
+MAX_LISTED = 20  # limit of rows of buffers in the record
 # Opcodes whose result is the buffer of an operand, and so extends the lifetime of that buffer.
 _PASSES = frozenset({"tuple", "get-tuple-element", "bitcast", "optimization-barrier", "while", "call", "conditional"})
 # Roles of the computations that an instruction runs, besides a conditional's branches.
@@ -39,7 +39,7 @@ class Peak(NamedTuple):
     """The memory that the compiler allocates for a step, and the buffers that are live when most of it is in use."""
 
     bytes: int  # size of all allocations
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[Buffer, ...]  # of several at one offset, only the largest
 
 
 class _Message:
@@ -64,7 +64,10 @@ class _Message:
 
 
 def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
-    """Return the buffers of a program from its BUFFERS and INSTRUCTIONS files. Raises ValueError, OSError."""
+    """Return the buffers of a program from its BUFFERS and INSTRUCTIONS files.
+
+    Constants and thread-local memory are left out. Raises ValueError, OSError.
+    """
     computations = _Message(instructions.read_bytes()).messages(3)  # field numbers of HloModuleProto
     names = {one.last(35, 0): one.last(1, b"").decode() for each in computations for one in each.messages(2)}
     message = _Message(assignment.read_bytes())
@@ -85,7 +88,8 @@ def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
 def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
     """Return the allocated bytes, and the live buffers at the moment with most bytes in use.
 
-    Arguments live always, and buffers of unknown instructions only at the start.
+    Arguments live always, and buffers of unknown instructions only at the start. Of several live buffers at one offset,
+    only the largest is returned.
     """
     spans, length = _Schedule(program).spans()
     changes: dict[int, list[tuple[bool, Buffer]]] = defaultdict(list)
@@ -132,7 +136,7 @@ class _Schedule:
         self.visit(next(one.name for one in program.computations.values() if one.is_entry))
 
     def visit(self, name: str) -> None:
-        """Number the instructions of a computation and of the computations that it runs."""
+        """Number the instructions of a computation and of the computations that it runs, except inside fusions."""
         if name in self.order or name not in self.program.computations:
             return
         self.order.append(name)
@@ -177,7 +181,10 @@ def compare_memory(
     candidate: tuple[OptimisedProgram, list[Buffer]],
     names: tuple[str, str],
 ) -> MemoryExplanation:
-    """Compare both arms' peaks, and the buffers that are live at them by source line, largest difference first."""
+    """Compare both arms' peaks, and the buffers live at these peaks: by function, pass and operation.
+
+    The largest differences come first; at most MAX_LISTED rows are kept.
+    """
     peaks = [find_peak(side[0].program, side[1]) for side in (baseline, candidate)]
     groups = [_group(peak.buffers, side[0].located) for peak, side in zip(peaks, (baseline, candidate), strict=True)]
     rows = [_make_row(groups[0].get(key), groups[1].get(key)) for key in groups[0].keys() | groups[1].keys()]

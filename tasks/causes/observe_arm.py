@@ -29,9 +29,11 @@ def observe_arm(
 ) -> Observation:
     """Run the plan's command until its step is recorded and profiled; return the record of the step's first call.
 
+    An existing `folder` is deleted first.
+
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
     tensors: evaluate the step operation by operation. profile: first and last call to profile, counted from 0.
-    If the trainer fails, has no training step or runs elsewhere, the record has a note.
+    If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
         where = (

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from tasks.causes.source_lines import OptimisedProgram, name_function
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
-MAX_LISTED = 20  # differences in the record
-MAX_SUMMARIZED = 3  # sure differences that the sentence names
+MAX_LISTED = 20  # limit of differences in the record
+MAX_SUMMARIZED = 3  # limit of sure differences that the sentence names
 # A difference is sure if it exceeds MIN_SPREADS × the larger spread of the arms + MIN_SHARE × the time of a step's
 # operations. No difference between two profiles of one program was that large (decision 0079).
 MIN_SPREADS, MIN_SHARE = 2.0, 0.02
@@ -28,10 +28,13 @@ type Profile = Mapping[str, Any]  # the JSON that `model/compile/profile.py` pri
 
 
 class Part(NamedTuple):
-    """The time per step in one function of the trainer, as the mean of the devices, or in one part of the host."""
+    """The time per step in one function of the trainer (the mean of all devices) or in one part of the host.
+
+    An instruction without a source line is a part of its own.
+    """
 
     seconds: float
-    spread: float  # the noise of `seconds`; for a function, the difference between even and odd steps
+    spread: float  # the noise of `seconds`; on a device, the difference between even and odd steps
     work: Counter[Work]  # work → seconds; empty for a part of the host
 
     def sum_by(self, index: int) -> Counter[Any]:
@@ -49,7 +52,7 @@ class ProfiledStep(NamedTuple):
     """One arm's profile, and the program with the source lines of its instructions."""
 
     profile: Profile
-    program: OptimisedProgram | None  # None: parts are named by instruction, not by source line
+    program: OptimisedProgram | None  # None: parts are named by instruction, not by function
     name: str  # name of the step's function
 
 
@@ -93,9 +96,9 @@ def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
 
 
 def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]:
-    """Return function → part, all passes together; instruction → part without a source line.
+    """Return function → part, with all passes together. An instruction without a source line has its name as key.
 
-    Lines are no keys, because they move between commits.
+    All operations of libraries have the key "". Lines are no keys, because they move between commits.
     """
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     work: dict[str, Counter[Work]] = defaultdict(Counter)
@@ -114,10 +117,10 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[str, Part]
 
 
 def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[str, Part]:
-    """Return two parts: the shortest gap between steps, and the mean garbage collection per gap. Empty for one step.
+    """Return two parts: the shortest gap between steps, and the mean garbage collection per gap; none for one step.
 
-    Other load on the machine lengthens gaps and steps. The excess of their median over the minimum measures this load:
-    a smaller difference between gaps is not sure.
+    Other load on the machine lengthens gaps and steps. The excess of their median over the minimum measures this load,
+    so a smaller difference between gaps is not sure.
     """
     if len(runs) < 2:
         return {}
@@ -142,7 +145,7 @@ def _step_seconds(runs: Sequence[Sequence[float]]) -> float:
 
 
 def _compare_part(key: str, parts: tuple[Part, Part], step_s: float, names: tuple[str, str]) -> TimeDifference:
-    """Return a part's difference, described by the operations, passes and line that take longer in the slower arm."""
+    """Return a part's difference, described by the operations and passes that take longer in the slower arm."""
     slow = int(parts[1].seconds >= parts[0].seconds)
     more = abs(parts[1].seconds - parts[0].seconds)
     gained = [parts[slow].sum_by(index) - parts[1 - slow].sum_by(index) for index in (0, 1)]
@@ -164,7 +167,7 @@ def _compare_part(key: str, parts: tuple[Part, Part], step_s: float, names: tupl
 
 
 def _find_line(part: Part, kind: str) -> CodeLine | None:
-    """Return the line with most time in this kind of operation, else in any kind; None if it has no file."""
+    """Return the line with most time in this kind of operation, else in any kind; None without a line or its file."""
     of_kind = part._replace(work=Counter({work: seconds for work, seconds in part.work.items() if work[0] == kind}))
     most = (of_kind.sum_by(2) or part.sum_by(2)).most_common(1)
     return most[0][0] if most and most[0][0].file else None

@@ -1,4 +1,4 @@
-"""Decides whether two StableHLO programs are the same computation; lists operations that differ, by source line."""
+"""Decides whether two StableHLO programs are the same computation; lists operations that differ, by function."""
 
 import re
 from collections import Counter, defaultdict, deque
@@ -13,8 +13,8 @@ from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.text import counted
 
-MAX_LISTED = 40  # rows in the record; a row is a function in one pass
-MAX_NAMED = 5  # operations of a row, per arm
+MAX_LISTED = 40  # limit of rows in the record; a row is a function in one pass
+MAX_NAMED = 5  # limit of named operations in a row, per arm
 MIN_SHARE = 0.0005  # smaller shares of the step's FLOPs or bytes are not shown
 # Constants (_LITERAL), and operations that only reshape or convert a constant (_REPEATS). They are shown as part of the
 # operation that reads them.
@@ -29,8 +29,8 @@ class Difference(NamedTuple):
 
     side: int  # program of `node`: 0 for the baseline, 1 for the candidate
     node: Node
-    partner: Node | None  # node of the other program with the same operation, paired by source place; None without one
-    is_first: bool  # True if the other program also computes all operands of `node`
+    partner: Node | None  # node of the other program with the same `key`, from the same place if possible
+    is_first: bool  # True if the other program also computes all operands of `node` that are not constants
 
 
 def compare_program_files(
@@ -79,7 +79,7 @@ def _same(answer: ProgramAnswer, sentence: str, hashes: tuple[str, str]) -> Prog
 
 
 def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side: int) -> Iterator[Difference]:
-    """Yield the nodes of program `side` whose results the other program lacks, without consequences.
+    """Yield the nodes of program `side` whose results the other program lacks, without constants and consequences.
 
     A node is no consequence if it has no partner, reads only common values, or reads other constants than its partner.
     """
@@ -97,7 +97,7 @@ def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side
 
 
 def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
-    """Return `id()` of a left node → right node with the same key, preferably of the same line, else function."""
+    """Return `id()` of a left node → right node with the same key. Equal pass, function and line have priority."""
     found: dict[int, Node] = {}
     here, there = list(left), list(right)
     keys: tuple[Callable[[Node], object], ...] = (
@@ -120,7 +120,7 @@ def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
 
 
 def find_literals(graph: Graph) -> Literals:
-    """Return the texts of the program's constants, and of values that only reshape or convert a constant."""
+    """Return hash → text for the program's constants, and for values that only reshape or convert a constant."""
     found: dict[str, str] = {}
     for node in graph.nodes:
         if node.name in _LITERAL:
@@ -161,7 +161,10 @@ def _describe(node: Node, literals: Literals) -> str:
 def _group(
     found: Iterable[Difference], sides: Sequence[Graph], literals: Sequence[Literals], names: tuple[str, str]
 ) -> list[OperationDifference]:
-    """Return one row per function and pass. Rows that have a difference with `is_first` precede the others."""
+    """Return one row per function and pass. Rows that have a difference with `is_first` precede the others.
+
+    Operations in FREE count only with `is_first`.
+    """
     groups: dict[tuple[str, str], list[Difference]] = defaultdict(list)
     for one in found:
         if one.node.name not in FREE or one.is_first:

@@ -10,14 +10,14 @@ from typing import Any
 
 from configs.environment import pass_on
 
-PATIENCE_S = 600.0  # limit of the subprocess
+PATIENCE_S = 600.0  # limit of the subprocess's run time
 _ROOT = Path(__file__).parent.parent.parent
 
 
 def read_with_jax(module: str, paths: Sequence[Path]) -> list[Any]:
-    """Return the JSON value that `model.compile.<module>` prints for each file.
+    """Return one JSON value per file, as `model.compile.<module>` prints them.
 
-    Raises ValueError if the module fails or takes more than PATIENCE_S.
+    Raises ValueError if the module fails or takes more than PATIENCE_S seconds.
     """
     argv = [sys.executable, "-W", "ignore", "-m", f"model.compile.{module}", *map(str, paths)]
     environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}

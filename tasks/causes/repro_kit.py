@@ -1,7 +1,7 @@
 """Writes a repro kit: a folder that reproduces the difference between two observed arms with JAX alone.
 
 An arm is one of the two compared versions of a trainer. The kit contains both lowered steps and their arguments, so it
-needs neither trainer.
+needs no trainer.
 """
 
 import gzip
@@ -73,7 +73,7 @@ def _names_in(stored: Path) -> dict[str, str]:
 
 
 def _arguments(transcript: Transcript, stored: dict[str, str]) -> list[tuple[str, str]]:
-    """Return (key in the `.npz` file, element type) of each argument of the lowered program. JAX drops unused ones."""
+    """Return (key in the `.npz` file, element type) of each argument that is left in the lowered program."""
     found = []
     for number, one in enumerate(transcript["functions"]["main"]["arguments"]):
         name = stored.get(one["name"])
@@ -84,7 +84,7 @@ def _arguments(transcript: Transcript, stored: dict[str, str]) -> list[tuple[str
 
 
 def _pair_results(left: Graph, right: Graph) -> dict[str, object]:
-    """Return `results`: [name, index left, index right] of common results, and `alone`: side → other names."""
+    """Return `results`, [name, left index, right index] of each common result, and `alone`, side → its other names."""
     places = [{name: place for place, name in enumerate(graph.outputs)} for graph in (left, right)]
     return {
         "results": [[name, place, places[1][name]] for name, place in places[0].items() if name in places[1]],

@@ -18,7 +18,10 @@ type Frame = tuple[str, str, int]  # function, file, line
 
 
 def find_source_line(frames: Iterable[Frame], root: str = "") -> CodeLine:
-    """Return the innermost frame of the trainer, else of a library. frames: innermost first. root: the arm's folder."""
+    """Return the innermost frame of the trainer, else of a library; an empty line without frames.
+
+    frames: innermost first. root: the arm's folder.
+    """
     listed = list(frames)
     own = next((frame for frame in listed if not is_library(frame[1])), listed[0] if listed else None)
     if own is None:
@@ -30,7 +33,8 @@ def find_source_line(frames: Iterable[Frame], root: str = "") -> CodeLine:
 def name_function(source: CodeLine) -> str:
     """Return a name for the function around a source line: class and method, else file and function.
 
-    Unlike the line's number, the name stays equal if lines move. Empty for libraries.
+    Unlike the line's number, the name stays equal if lines move. If the function is unknown, the line's number is used
+    all the same. Empty for libraries.
     """
     if is_library(source.path):  # Linen and NNX call different library functions for equal work
         return ""
@@ -45,7 +49,7 @@ def is_library(path: str) -> bool:
 
 
 def shorten_path(path: str, root: str = "") -> str:
-    """Return a file's path relative to site-packages, to a commit's checkout or to the arm's folder."""
+    """Return a path relative to site-packages, to a commit's checkout or to the arm's folder; else unchanged."""
     below = _PACKAGES.sub("", path)
     if below == path and root and path.startswith(root.rstrip("/") + "/"):
         return path[len(root.rstrip("/")) + 1 :]
@@ -76,7 +80,7 @@ class OptimisedProgram(NamedTuple):
 
 
 def read_optimised(path: Path, root: str = "") -> OptimisedProgram:
-    """Return the program in a text file, gzipped or not. Raises ValueError for other contents. root: arm's folder."""
+    """Return the program in a text file, gzipped or not. Raises ValueError for other files. root: the arm's folder."""
     packed = path.read_bytes()
     text = (gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed).decode()
     lines = text.splitlines(keepends=True)
@@ -109,7 +113,7 @@ class _Frames:
         self.tables = tables
 
     def follow(self, number: str) -> list[Frame]:
-        """Return the stack frames with this id, the innermost first."""
+        """Return the stack frames from this id outwards, the innermost first."""
         found: list[Frame] = []
         seen: set[str] = set()
         while number and number not in seen:

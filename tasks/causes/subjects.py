@@ -26,7 +26,7 @@ NOT_OURS = "only runs that maxview trained on this machine can be observed: a lo
 def name_explainable_differences(record: ComparisonRecord) -> str:
     """Return the names of the differences that can be explained (rows' titles, the program) as text; empty if none.
 
-    Also empty if an arm died, if both arms are one version, or if only programs were compared.
+    Also empty if an arm died, if the arms should be equal, or if only programs were compared.
     """
     if record.has_died or record.aa or record.programs is not None:
         return ""
@@ -56,13 +56,16 @@ def wants_explanation(comparison: str) -> bool:
 
 
 def announce(plans: Both[RunPlan], runs: Sequence[RunRecord], why: str) -> str:
-    """Return the message before an explanation begins: its reason and its cost."""
+    """Return the message before an explanation begins: the explanation's reason and cost."""
     took = [seconds_between(run.reading.started, run.reading.ended) for run in runs]
     return f"differs in {why}: {say_cost(plans, max((one for one in took if one is not None), default=None))}"
 
 
 def explain_comparison(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> Explanation | None:
-    """Return the explanation of a comparison: the stored one, else a new one; None if its runs cannot be repeated."""
+    """Return the explanation of a comparison: the stored one, else a new one; None if its runs cannot be repeated.
+
+    For a new one, both arms run once more.
+    """
     directory = store.comparison(record.comparison, record.case, record.id)
     before = directory.read_comparison()
     if before is not None and before.explanation is not None:
@@ -87,7 +90,8 @@ class Subject(NamedTuple):
 def find_subject(words: Sequence[str], store: str) -> Subject:
     """Return the arms for command-line words: a page, a comparison's folder, record or name, or two run folders.
 
-    store: address of the store with named comparisons. Raises ValueError, with an example to type.
+    store: address of the store with named comparisons. Raises ValueError if the words name no such arms, or if maxview
+    did not run both arms on this machine.
     """
     if len(words) == 2:
         return _two_runs(words)

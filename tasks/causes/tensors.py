@@ -90,7 +90,7 @@ def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
 
 
 def _find_lone_stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
-    """Return the `stop_gradient`s of one arm only as roots. They change no value, only gradients."""
+    """Return a root for each `stop_gradient` that only one arm has. It changes no forward value, only gradients."""
     stops = [[n for n in sorted(side.arm.step.live) if side.arm.rows[n].operation == STOP] for side in (left, right)]
     rows = [[side.arm.rows[n] for n in its] for side, its in zip((left, right), stops, strict=True)]
     found = []
@@ -105,7 +105,7 @@ def _find_lone_stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
 def _find_surplus(
     baseline: Sequence[TensorRow], candidate: Sequence[TensorRow], key: Callable[[TensorRow], Hashable]
 ) -> Iterator[tuple[int, int]]:
-    """Count the rows of both arms by `key`; yield (arm, index) of the rows that an arm has more of.
+    """Count the rows of both arms by `key`; yield (arm, index) of each row that an arm has in excess.
 
     arm: 0 for the baseline, 1 for the candidate. Among rows of one key, the rows with new values are yielded first.
     """
@@ -118,7 +118,10 @@ def _find_surplus(
 
 
 def _order(left: Divergence, right: Divergence, n: int) -> float:
-    """Return the baseline's position of the candidate's row `n`: half a row after the last common tensor before `n`."""
+    """Return the baseline's position of the candidate's row `n`: half a row after the last common tensor before `n`.
+
+    -0.5 if no common tensor comes before.
+    """
     places = {row.digest: place for place, row in reversed(list(enumerate(left.arm.rows)))}
     for before in range(n - 1, -1, -1):
         if (place := places.get(right.arm.rows[before].digest)) is not None:
@@ -127,7 +130,7 @@ def _order(left: Divergence, right: Divergence, n: int) -> float:
 
 
 def different_results(observations: Sequence[Observation]) -> tuple[str, ...]:
-    """Return the meanings of results of the compiled steps that differ."""
+    """Return the meanings of the compiled steps' results that differ between the arms."""
     left, right = ({(item.role, item.meaning): item.digest for item in found.results} for found in observations)
     return tuple(meaning[1] for meaning in left if meaning in right and left[meaning] != right[meaning])
 
@@ -142,7 +145,7 @@ def _versions(observations: Sequence[Observation], names: tuple[str, str]) -> li
 
 
 def summarise(comparison: TensorComparison) -> str:
-    """Return the answer in one line."""
+    """Return the result of the comparison in one line."""
     if comparison.first is not None:
         begin = f"equal up to {comparison.equal_up_to}; " if comparison.equal_up_to else ""
         alone = all(root.kind == "key" for root in comparison.roots) and not comparison.consequences
@@ -161,9 +164,10 @@ def summarise(comparison: TensorComparison) -> str:
     return f"{all_of} are equal bit for bit"
 
 
-# Most rows of an arm to align per loop, branch and pass; later rows stay unpaired. The time grows with the square.
+# Limit of rows of an arm per path and pass; later rows stay unpaired unless all keys are equal. The time grows with
+# the square of the number of rows.
 _MAX_ROWS = 6000
-_KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are paired: strictest key first
+_KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are paired, by the strictest key first
     lambda row: f"{row.operation}|{row.type}|{row.params}|{row.function}|{row.output}",
     lambda row: f"{row.operation}|{row.type}|{row.output}",
     lambda row: f"{row.operation}|{row.function}|{row.output}",
@@ -173,7 +177,8 @@ _KEYS: tuple[Callable[[TensorRow], str], ...] = (  # rows with equal keys are pa
 def pair_frontiers(left: Divergence, right: Divergence) -> dict[int, int]:
     """Return left → right for frontier rows (see `Divergence`) that read the same tensors; equal operations first.
 
-    Draws with keys that only their arm has are paired by loop, pass and type.
+    Both rows have the same path (loops and calls) and pass. Draws with keys that only their arm has are paired by path,
+    pass and type.
     """
     pairs: dict[int, int] = {}
     for with_operation in (True, False):
@@ -195,12 +200,12 @@ def _signature(divergence: Divergence, n: int, with_operation: bool) -> tuple[ob
         return row.operation, row.path, row.direction, row.type, row.output
     if with_operation:
         return row.operation, row.path, row.direction, inputs, row.output
-    # rows without inputs would all match each other: they match only if their row numbers are equal
+    # rows without inputs would all match each other, so they match only if their row numbers are equal
     return row.path, row.direction, inputs or n, row.output
 
 
 def pair_divergent(left: Divergence, right: Divergence, paired: dict[int, int]) -> dict[int, int]:
-    """Return `paired` and pairs of the other divergent rows, which are aligned in order per loop, branch and pass."""
+    """Return `paired`, and further pairs of divergent rows, aligned in order per path (loops and calls) and pass."""
     pairs, taken = dict(paired), set(paired.values())
     theirs = _by_region(right, (n for n in right.divergent if n not in taken))
     for region, ours in _by_region(left, (n for n in left.divergent if n not in pairs)).items():
@@ -234,12 +239,12 @@ def _align(
     return found
 
 
-MAX_ROOTS, MAX_ONLY = 40, 40  # most groups of roots; most entries of `list_only` per arm
+MAX_ROOTS, MAX_ONLY = 40, 40  # limit of groups of roots; limit of entries of `list_only` per arm
 _ARMS: tuple[Literal["baseline", "candidate"], ...] = ("baseline", "candidate")
 
 
 def group_roots(found: Sequence[PlacedRoot]) -> list[Root]:
-    """Return one root for each source line, operation and reason, with its count, in the order of first occurrence."""
+    """Return one root for each source line, pass, operation and reason, with its count; at most MAX_ROOTS."""
     groups: dict[tuple[str, ...], list[Root]] = {}
     for item in found:
         groups.setdefault(item.group, []).append(item.root)

@@ -8,7 +8,7 @@ from tasks.causes.source_lines import shorten_path
 from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
 from tasks.resolve.git import GitError, run_git
 
-MAX_LINES = 60  # most lines of an arm to look up: each takes up to four git commands
+MAX_LINES = 60  # limit of lines of an arm to look up; each takes up to four git commands
 _HERE = Path(__file__).parent.parent.parent
 
 
@@ -21,7 +21,7 @@ class Refs(NamedTuple):
 
 
 def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
-    """Return two arms' commits; None if equal or unknown, of different repositories, or missing from the clone."""
+    """Return two arms' commits; None if equal, unknown, of different repositories or not in the clone."""
     left, right = baseline.commit, candidate.commit
     if not left or not right or left == right or baseline.repository != candidate.repository:
         return None
@@ -35,7 +35,10 @@ def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
 
 
 def add_commits(explanation: Explanation, refs: Refs, roots: tuple[str, str]) -> Explanation:
-    """Return the explanation, with the commit between the refs that changed each source line. roots: arms' folders."""
+    """Return the explanation with `lines`: its source lines that changed between the refs, each with the commit.
+
+    roots: the arms' folders.
+    """
     commits = [
         name_commits(lines, refs, of_candidate=bool(side), root=roots[side])
         for side, lines in enumerate(_list_lines(explanation))
@@ -97,7 +100,10 @@ def _blame(file: str, number: int, refs: Refs) -> str:
 
 
 def _find_end(file: str, number: int, refs: Refs) -> str:
-    """Return the commit that removed a line of the baseline: the child of the last commit with the line; else empty."""
+    """Return the commit that removed a line of the baseline; empty if none did.
+
+    It is the child of the last commit with the line.
+    """
     span = f"{refs.baseline}..{refs.candidate}"
     words = ["blame", "--porcelain", "--reverse", f"-L{number},{number}", span, "--", file]
     try:

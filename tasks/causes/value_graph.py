@@ -69,8 +69,8 @@ class Node:
     source: CodeLine
     phase: str  # pass: "forward", "backward", "recomputed" or "update"
     times: int  # executions per step
-    flops: int  # FLOPs of all executions, for matrix products
-    bytes: int  # bytes that all executions read and write
+    flops: int  # FLOPs of all executions of a matrix product; 0 for other operations
+    bytes: int  # bytes that all executions read and write; 0 for operations in FREE
 
 
 class Input(NamedTuple):
@@ -87,7 +87,7 @@ class Graph:
 
     inputs: dict[str, Input] = field(default_factory=dict)  # meaning → argument
     outputs: dict[str, Value] = field(default_factory=dict)  # meaning → result
-    nodes: list[Node] = field(default_factory=list)  # in the text's order, without barriers and sharding constraints
+    nodes: list[Node] = field(default_factory=list)  # in the text's order; no barriers, shardings, loops, branches
     values: set[str] = field(default_factory=set)  # exact hashes of all operands and results of the nodes
     placements: dict[tuple[str, CodeLine], int] = field(
         default_factory=dict
@@ -112,12 +112,12 @@ class Graph:
 
 
 def digest(*parts: object) -> str:
-    """Return the hash of a value or a key."""
+    """Return the hash of these parts."""
     return hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=12).hexdigest()
 
 
 def shape_of(type_: str) -> tuple[tuple[int, ...], str]:
-    """Return the shape and the element type of `tensor<4x256xbf16>`."""
+    """Return the shape and the element type of an array type such as `tensor<4x256xbf16>`; `()` and "" for others."""
     found = _TENSOR.match(type_)
     if not found:
         return (), ""
@@ -125,7 +125,7 @@ def shape_of(type_: str) -> tuple[tuple[int, ...], str]:
 
 
 def count_bytes(type_: str) -> int:
-    """Return the bytes of an array of this type; 0 for other types."""
+    """Return the bytes of an array of this type, at least one per element; 0 if the type names no bits."""
     shape, kind = shape_of(type_)
     bits = _BITS.findall(kind)
     return math.prod(shape) * max(int(bits[0]) // 8, 1) if bits else 0

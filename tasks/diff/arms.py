@@ -39,7 +39,10 @@ class ArmRuns(Frozen):
         return tuple(map(facts_of, self.runs))
 
     def name_run(self, number: int) -> str:
-        """Return the name of a run for messages: the arm's label; of several runs, with a number from 1."""
+        """Return the name of a run for messages: the arm's label, and a number from 1 if the arm has several runs.
+
+        number: counts from 0.
+        """
         return self.label if len(self.runs) == 1 else f"{self.label}, run {number + 1}"
 
 
@@ -77,14 +80,14 @@ def summarise(arm: ArmRuns) -> ArmSummary:
 
 
 def _attention_of(plan: RunPlan | None) -> str | None:
-    """Return the attention kernel of maxview's trainer; None for other trainers, or a config of another version."""
+    """Return the attention kernel of maxview's trainer; None for logs, other trainers or another version's config."""
     if plan is None or plan.trainer != "maxview" or plan.config.keys() != TrainConfig.model_fields.keys():
         return None
     return describe_attention(TrainConfig.model_validate(plan.config))
 
 
 def _resumed_from(reading: RunReading) -> tuple[Restore, ...]:
-    """Return the restores before the last step. Later ones are excluded: they test the other arm's checkpoints."""
+    """Return the restores before the last step. Later ones only test the other arm's checkpoints."""
     last = -1 if reading.steps.is_empty() else int(reading.steps["offset"][-1])
     return tuple(restore for restore in reading.restores if restore.offset < last)
 
@@ -95,7 +98,7 @@ def numbered[T: Frozen](item: T, run: int) -> T:
 
 
 def curves_of(arm: ArmRuns) -> list[Curve]:
-    """Return the loss and step time curves of every run, each point with its line and offset in the log, or 0."""
+    """Return the loss and step time curves of every run, with each point's line and offset in the log (0: unknown)."""
     return [
         Curve(
             metric=metric,
@@ -112,7 +115,7 @@ def curves_of(arm: ArmRuns) -> list[Curve]:
 
 
 def times_of(arm: ArmRuns) -> list[TimeAccount]:
-    """Return the time accounts of the runs with enough steps; if none has enough, those of the runs that died."""
+    """Return the time accounts of the runs with enough steps; if none has enough, those of the dead runs."""
     accounts = []
     for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True)):
         if account := facts.account:

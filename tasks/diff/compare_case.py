@@ -21,7 +21,7 @@ class CaseRuns(Frozen):
     cases: int = 1  # number of cases in the comparison: they share its chance of a false alarm
     look: int | None = None  # with --until-decided: the number of this decision on the case, from 1
     checkpoints: CheckpointDifference | None = None  # at the last step with a checkpoint in both first runs
-    program: ProgramExplanation | None = None  # difference of the compiled steps; None if unknown
+    program: ProgramExplanation | None = None  # comparison of the lowered training steps; None if unknown
     rules: VerdictRules | None = None  # as stored when the runs were requested; None: read from configs/
     commits: dict[str, tuple[Commit, ...]] = {}  # name of the arm -> its commits that the other arm lacks
 

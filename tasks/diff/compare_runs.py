@@ -145,6 +145,8 @@ def conclude(
 ) -> tuple[Verdict, str]:
     """Return the overall verdict and the headline. A death decides, else a blocking finding, else the worst row.
 
+    Rows that are not judged or whose change is allowed do not count.
+
     `host`: the explanation of a time difference between arms that run the same program; empty without one.
     """
     baseline, candidate = arms
@@ -205,7 +207,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def comparison_id(comparison: str, case: str, runs: Sequence[RunRecord]) -> str:
-    """Return the comparison's id, a hash of its name, case and runs: equal runs always have the same page address."""
+    """Return the comparison's id, a hash of name, case and runs, so that equal runs have the same page address."""
     facts = [comparison, case, *(run.plan.identity if run.plan else Path(run.log).parent.name for run in runs)]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10]
 

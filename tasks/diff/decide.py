@@ -17,7 +17,10 @@ ROUNDING = 1e-9  # relative slack: in binary, the difference of two decimal numb
 def decide_exact(
     baseline: float, candidate: float, *, better: Better, tolerance: Tolerance, precision: str, unit: float = 0.0
 ) -> Decision:
-    """Return the decision on two values. unit: one unit of the last printed digit; 0 if both are exact."""
+    """Return the decision on two values.
+
+    precision: the precision of both values in words. unit: one unit of the last printed digit; 0 if both are exact.
+    """
     difference = candidate - baseline
     threshold = threshold_of(tolerance, baseline)
     verdict: Verdict

@@ -29,7 +29,7 @@ SAME_GAP = 1e-6  # relative to the largest value: gaps that differ by less count
 MOVED = 0.25  # largest change of an offset after its first step, relative to its first gap; random gaps change more
 MIN_OFFSET_STEPS = 2  # fewest steps that show an offset
 OFFSET_CHANCE = 0.001  # false alarm rate for random flips of the last digit; for random walks, up to ten times as high
-DIGIT_STEPS = 10  # fewest steps of an offset of one printed unit; with fewer, up to 5 % of random walks look alike
+DIGIT_STEPS = 10  # fewest steps of an offset of one printed unit; with fewer, up to 5 % of random walks look like one
 
 
 class Block(Frozen):
@@ -59,7 +59,7 @@ class CurveContext(Frozen):
     rules: VerdictRules
     proved: bool = False  # both arms are proved to run the same program
     other_draws: bool = False  # the arms are known to have other random first weights or other data
-    instead: str = ""  # the alternative to more runs, if only logs were given
+    instead: str = ""  # the alternative to more runs if only logs were given; else empty
     among: int = 1  # number of compared values, which share the chance of a false alarm
 
 
@@ -128,7 +128,7 @@ def _decide_curve(
     ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
     if not curves.varies and _is_within(curves, tolerance):
         return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
-    # unless `curves.varies`, equal runs are then known to have equal values
+    # if True, equal runs are known to have equal values, unless `curves.varies`
     known = context.proved or min(parity.runs) > 1
     small = _is_one_digit(curves)
     if not curves.varies and (is_offset(curves.sides, exact=curves.exact, unit=curves.unit) or (known and not small)):
@@ -153,7 +153,7 @@ def _decide_curve(
 
 
 def is_rounding(curves: MetricParity) -> bool:
-    """Return whether the arms differ at some steps, but nowhere by more than the rounding of printed values."""
+    """Return whether the arms differ at some steps, but only by the rounding of printed values, without an offset."""
     differs = curves.parity.first is not None and not curves.varies
     return differs and _is_one_digit(curves) and not is_offset(curves.sides, exact=curves.exact, unit=curves.unit)
 
@@ -257,12 +257,12 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
 def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float = 0.0) -> bool:
     """Return whether the curves differ, from one step on, by an offset that neither rounding nor chance explains.
 
-    Nondeterminism starts small and grows. In full precision (`exact`), a large first difference after equal steps is
-    an offset. In printed values, single last digits flip before all steps differ. So an offset must be present at every
-    step from the first difference on, in one direction, and about as large as at first. n random flips lie at exactly
-    the last n steps, in one direction, with probability 2^(1 - n) ÷ C(steps, n). Curves that differ from the first step
-    on may have other random weights or data, unless the gap is the same at every step. unit: of the last printed digit,
-    or 0.
+    Only the first run of each arm is examined. Nondeterminism starts small and grows. In full precision (`exact`), a
+    large first difference after equal steps is an offset. In printed values, single last digits flip before all steps
+    differ. So an offset must be present at every step from the first difference on, in one direction, and about as
+    large as at first. n random flips lie at exactly the last n steps, in one direction, with probability 2^(1 - n) ÷
+    C(steps, n). Curves that differ from the first step on may have other random weights or data, unless the gap is the
+    same at every step. unit: of the last printed digit, or 0.
     """
     gaps = sides[1][0] - sides[0][0]
     differs = np.flatnonzero(gaps)

@@ -18,7 +18,8 @@ CHANCE = 0.01  # probability that a comparison of equal arms finds a difference,
 MAX_SHOWN = 50.0  # logarithm of the largest ratio shown; prevents an overflow
 WIDEST_SHOWN = 10.0  # an interval wider than this (1000 %) is shown as "anything"
 RAREST = 1000  # largest N in "1 time in N": rarer events depend on the tail of the assumed distribution
-# How the two tests share the chance. Steady steps get more: they vary least in equal runs, and show most differences.
+# How the two tests share the chance. Steady steps get more because they vary least in equal runs and show most
+# differences.
 SHARES = {"steady steps": 2 / 3, "typical steps": 1 / 3}
 
 MIXED_RUNS = ", because runs of one arm lie among those of the other"
@@ -143,7 +144,7 @@ def show_runs(runs: tuple[int, int]) -> str:
 
 
 def show_effect(effect: Effect) -> str:
-    """Return the effect with its interval, e.g. `-6.6 % (-9.1 … -4.0)`, or `-6.6 % (anything)` if that is too wide."""
+    """Return the effect with its interval, e.g. `-6.6 % (-9.1 … -4.0)`, or `-6.6 % (anything)` if it is too wide."""
     low, high = _ends(effect)
     if high - low > WIDEST_SHOWN:
         return f"{100 * expm1(effect.estimate):+.1f} % (anything)"
@@ -156,7 +157,7 @@ def _ends(effect: Effect) -> tuple[float, float]:
 
 
 def show_chance(p: float) -> str:
-    """Return a p-value in words, e.g. `by chance 1 time in 40`. Only for measured noise: stated noise is too rough."""
+    """Return a p-value in words, e.g. `by chance 1 time in 40`. Stated noise is too rough for this."""
     return f"by chance 1 time in {1 / p:.0f}" if p > 1 / RAREST else f"by chance less than 1 time in {RAREST}"
 
 

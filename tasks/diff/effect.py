@@ -21,7 +21,7 @@ CONFIDENCE = 0.99  # confidence level of all intervals, shown or used for the ve
 POWER = 0.8  # probability that the suggested number of runs decides
 MAX_RUNS = 100  # per arm: more are never suggested
 WIDE = 0.003  # significance level of the test whether the runs scatter more than the noise allows
-ENOUGH = 6  # degrees of freedom (four runs of each arm), from which on the runs' own scatter is a lower bound
+ENOUGH = 6  # degrees of freedom (four runs of each arm, or seven pairs); from here on, their scatter is a lower bound
 TOGETHER = 0.05  # significance level of the test whether the n-th runs of both arms rise and fall together
 RANKED = 5  # fewest runs of each arm for the rank test
 MIXED = 0.02  # p-value of the rank test, above which the runs of the arms count as mixed
@@ -86,12 +86,13 @@ def share_of_pair(baseline: int, candidate: int) -> float:
 def measure_effect(sample: Sample) -> Effect:
     """Return the mean difference of two arms and its noise.
 
-    If the n-th runs of both arms rise and fall together, they are compared as pairs, which share the machine's state.
-    Otherwise each run scatters around the mean of its arm. The variance is the mean of the runs' own variance and of
-    the prior (`Noise`, plus the error of each run's level), weighted by degrees of freedom. The prior never hides a
-    larger scatter: from ENOUGH degrees of freedom on, the runs' own variance is a lower bound, and unpaired runs that
-    scatter more than the prior allows (test at the level WIDE) use their own variance only. A noise that was learnt
-    from a history is a lower bound too. `Sample.between` is not reduced by more runs.
+    If the arms have equally many runs, no `Sample.between`, and n-th runs that rise and fall together, these are
+    compared as pairs, which share the machine's state. Otherwise each run scatters around the mean of its arm. The
+    variance is the mean of the runs' own variance and of the prior (`Noise`, plus the error of each run's level),
+    weighted by degrees of freedom. The prior never hides a larger scatter: from ENOUGH degrees of freedom on, the runs'
+    own variance is a lower bound, and unpaired runs that scatter more than the prior allows (test at the level WIDE)
+    use their own variance only. A noise that was learnt from a history is a lower bound too. `Sample.between` is not
+    reduced by more runs.
     """
     left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
     noise = sample.noise

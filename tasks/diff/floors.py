@@ -27,7 +27,7 @@ ONE_CODE = (
 
 
 def floors_of(arms: Arms, program: ProgramExplanation | None = None) -> list[Floor]:
-    """Return the three floors; empty if no run contains a proof, as with given logs.
+    """Return the three floors; empty if no run contains a proof, as with given logs, unless another trainer ran.
 
     program: the comparison of the recorded training steps. For other trainers than maxview's, only it can prove the
     floor `same program`.
@@ -62,7 +62,7 @@ def _floor_of_programs(program: ProgramExplanation) -> Floor:
 
 
 def _trainer_without_proofs(*runs: RunRecord) -> str | None:
-    """Return the name of the first trainer that is not maxview's and so writes no proofs; None without any."""
+    """Return the name of the first trainer that is not maxview's and so writes no proofs; None if there is none."""
     plans = [run.plan for run in runs if run.plan is not None]
     return next((TRAINERS[plan.trainer] for plan in plans if plan.trainer != "maxview"), None)
 

@@ -1,4 +1,4 @@
-"""Estimates how much equal runs differ: by the device's stated noise, its history, and where and when the runs ran.
+"""Estimates how much equal runs differ: from the stated noise, the target's history, and the runs' places and times.
 
 Differences and their scales are natural logarithms of ratios: 0.01 is 1 %. An arm is one side of a comparison of runs.
 """
@@ -84,15 +84,16 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     return Noise(scale=max(scale, FINEST), df=lent, pairs=sizes.size, source=past.source)
 
 
-# (machine or slice, session: neighbouring runs of one arm; "" if all runs ran shortly after one another)
+# (machine or slice, session). A session is neighbouring runs of one arm; "" if the arms' runs ran shortly after each
+# other.
 type Group = tuple[str, str]
 
 
 def estimate_noise_between(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
     """Return how much different machines or days make two arms differ (standard deviation), and the reason; 0 if none.
 
-    Runs on the same machine in the same session form a group. All runs of a group have the same random offset. If both
-    arms have runs in the same groups, these offsets cancel.
+    Runs on the same machine in the same session form a group. All runs of a group have the same random offset. If each
+    group has the same share of both arms' runs, these offsets cancel.
     """
     near = are_neighbours(arms)
     groups = [_groups(arm.runs, arm.name, near=near) for arm in arms]

@@ -1,6 +1,6 @@
 """Compares a metric of two arms step by step, at the best precision that all runs have; finds the first difference.
 
-An arm is one side of a comparison of runs. `compare_runs` first calls `number_alike`, which may renumber its steps.
+An arm is one side of a comparison of runs. `compare_runs` first calls `number_alike`, which may renumber steps.
 """
 
 import re
@@ -56,7 +56,7 @@ class MetricParity(Frozen, arbitrary_types_allowed=True):
     unit: float
     places: tuple[Source | None, Source | None] = (None, None)  # of the first difference, per arm
     within: tuple[Within | None, Within | None] = (None, None)  # per arm; None: its runs are equal at all steps
-    finite: Self | None = None  # the comparison of the steps with finite values only; None unless both arms have others
+    finite: Self | None = None  # the comparison of the finite steps only; None unless both arms have NaN or infinities
 
     @property
     def varies(self) -> bool:

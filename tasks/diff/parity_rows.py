@@ -86,7 +86,8 @@ def evaluation_row(arms: Arms, parities: Sequence[MetricParity], decision: Decis
 def _last_cell(arm: ArmRuns) -> Measured:
     """Return the last evaluation loss of the first run; without losses, the number of evaluations.
 
-    Without evaluations, the cell is empty."""
+    Without evaluations, the cell is empty.
+    """
     table = eval_table(arm.first)
     losses = [name for name, kind in table.schema.items() if LOSS_LIKE in name and kind.is_numeric()]
     if table.is_empty() or not losses:
@@ -96,7 +97,7 @@ def _last_cell(arm: ArmRuns) -> Measured:
 
 
 def find_lacking_evaluations(arms: Arms) -> Observations:
-    """Yield a finding if an arm in which no run died lacks evaluations at steps at which the other arm has them."""
+    """Yield a finding per arm without dead runs that lacks evaluations at steps at which the other arm has them."""
     steps = [{row["step"] for run in arm.runs for row in run.reading.evals} for arm in arms]
     for here in (0, 1):
         (arm, other), (mine, theirs) = (arms[here], arms[1 - here]), (steps[here], steps[1 - here])

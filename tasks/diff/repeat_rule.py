@@ -22,14 +22,17 @@ class Patience(Frozen):
 
 
 class NextLook(Frozen):
-    """The repeats at the next look (None: there is none), and the reason in words; empty if all is decided."""
+    """The repeats at the next look (None: there is none), and the reason; the reason is empty if all is decided."""
 
     repeats: int | None
     why: str
 
 
 def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spent_s: float) -> NextLook:
-    """Return the next look after `record`, the result of `repeats` runs of each arm. spent_s: since the start."""
+    """Return the next look after `record`, the result of `repeats` runs of each arm.
+
+    spent_s: seconds since the comparison's start.
+    """
     rows = undecided_rows(record)
     if not rows:
         return NextLook(repeats=None, why="")
@@ -52,7 +55,7 @@ def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spe
 
 
 def next_repeats(repeats: int, wanted: int | None, *, most: int) -> int:
-    """Return the repeats for the next look: `wanted`, but at least one more than now.
+    """Return the repeats for the next look: `wanted` (None: as many as allowed), but at least one more than now.
 
     The result is at most AT_MOST_TIMES as many as now (or MIN_REPEATS, if that is more), and never above `most`.
     """
@@ -74,7 +77,7 @@ def undecided_rows(record: ComparisonRecord) -> list[MetricDiff]:
 
 
 def _seconds_of_pair(record: ComparisonRecord) -> float | None:
-    """Return the mean seconds of one more run of each arm, from the present runs' time accounts; None if unknown."""
+    """Return the seconds of one more run of both arms together, from the runs' time accounts; None if unknown."""
     known = [
         [account.total_s for account in record.times if account.arm == arm.name]
         for arm in (record.baseline, record.candidate)

@@ -69,7 +69,7 @@ def _end_cell(arm: ArmRuns) -> Measured:
 
 
 def find_reading_gaps(arms: Arms) -> Observations:
-    """Yield findings for incomplete logs, lost lines, and unread, missing or repeated steps."""
+    """Yield findings for incomplete logs, lost lines, and unread, missing or repeated steps; one per kind and arm."""
     for arm in arms:
         gaps = [item for number, run in enumerate(arm.runs) for item in _gaps_of_run(arm, number, run)]
         for kind in dict.fromkeys(item.kind for item in gaps):

@@ -1,4 +1,4 @@
-"""Finds arms that ran other code than planned or declared, and whether they started from the same state.
+"""Finds arms that ran other code than planned or declared; reports whether they started from the same state.
 
 An arm is one side of a comparison of runs.
 """
@@ -59,7 +59,7 @@ def _moved_messages(arms: Arms) -> list[tuple[str, str]]:
 
 
 def _code_is_meant_to_differ(arms: Arms) -> bool:
-    """Return whether the arms are declared to run two trainers, or two versions of an external trainer (MaxText)."""
+    """Return whether the arms are declared to run two trainers, or two versions of a trainer other than maxview's."""
     plans = [arm.first.plan for arm in arms]
     versions = {plan.versions.get(SOURCE) for plan in plans if plan and plan.trainer != "maxview"}
     refs = {plan.ref for plan in plans if plan}
@@ -106,7 +106,7 @@ def draws_differ(arms: Arms) -> bool:
     """Return whether the arms are known to draw different weights or data.
 
     True for different trainers or seeds, and for MaxText's two implementations, which draw different weights from the
-    same seed. False if the arms start from the same state and no run uses dropout.
+    same seed. False in all cases if the arms start from the same state and no run uses dropout.
     """
     left, right = (config_of(arm.first) for arm in arms)
     seeds = any("seed" in key and left[key] != right[key] for key in left.keys() & right.keys())
