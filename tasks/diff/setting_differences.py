@@ -26,7 +26,7 @@ class Difference(Frozen):
     """A setting in which two runs differ: both values, and the kind of its finding."""
 
     name: str  # config key or environment variable
-    values: tuple[str, str]  # of the first run, of the second run
+    values: tuple[str, str]  # of the first run, of the second run; of XLA flags only those that differ
     kind: FindingKind  # "inert" if the difference has no effect
     why: str = ""  # the reason why it has no effect; else empty
 
@@ -43,12 +43,12 @@ def config_of(run: RunRecord) -> dict[str, str]:
 
 
 def own_config(run: RunRecord) -> dict[str, str]:
-    """Return the config of a run without its own names and folders, so that all runs of a request have the same."""
+    """Return `config_of(run)` without the run's own names and folders, which differ in every run."""
     return _without_own(config_of(run), run)
 
 
 def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = False) -> Iterator[Difference]:
-    """Yield the differences in config keys that both runs have. planned: only in keys that a plan has."""
+    """Yield the differences in config keys that both runs have. planned: only in keys that one of the plans has."""
     sides = own_config(left), own_config(right)
     keys = sides[0].keys() & sides[1].keys()
     if planned:
@@ -58,9 +58,9 @@ def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = Fal
 
 
 def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
-    """Yield the differences in environment variables that the launcher set; none if a run has no plan.
+    """Yield the differences in the environment variables of the runs' plans; none if a run has no plan.
 
-    The flags in FLAG_VARIABLES are compared one by one.
+    The flags in FLAG_VARIABLES are compared one by one, and yielded under the first variable's name.
     """
     if left.plan is None or right.plan is None:
         return
@@ -74,7 +74,7 @@ def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Differen
 
 
 def inert_of(run: RunRecord) -> Inert:
-    """Return the list of settings without effect: as stored with the run's plan, or from configs/ for given logs."""
+    """Return the settings that may differ: as stored with the run's plan, else from configs/inert.yml."""
     rules = run.plan.rules if run.plan else None
     return rules.inert if rules else load_inert()
 
@@ -102,7 +102,10 @@ def _compare(
 
 
 def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
-    """Return the settings without the run's own names, folders, ports and hosts; LEFT_OUT replaces these in values."""
+    """Return the settings without the run's own names, folders, ports and hosts.
+
+    LEFT_OUT replaces these in the values of other settings, except inputs, data and seeds.
+    """
     inert = inert_of(run)
     own = {text for name, text in values.items() if inert.is_own(name)} | _own_words(run)
     words = sorted((text for text in own if _is_telling(text)), key=len, reverse=True)
@@ -111,7 +114,7 @@ def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
     for name, text in values.items():
         if inert.is_own(name):
             continue
-        # a complete value that is also a word of the run's name (quantization: int8) is kept
+        # a value that equals one of the run's own names (quantization: int8) is kept
         keep = inert.is_input(name) or _kind_of_key(name) in ("data", "seed") or (text in own and "/" not in text)
         left[name] = text if keep else pattern.sub(LEFT_OUT, text)
     return left
@@ -129,5 +132,8 @@ def _own_words(run: RunRecord) -> set[str]:
 
 
 def _is_telling(text: str) -> bool:
-    """Return whether a text is specific enough to be replaced in other values: no number, boolean, single letter."""
+    """Return whether a text is specific enough to be replaced in other values.
+
+    Numbers, booleans, null, punctuation and single characters are not.
+    """
     return len(text) > 1 and not re.fullmatch(r"[\d.]+|(?i:true|false|none|null)|\W+", text)

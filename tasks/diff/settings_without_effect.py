@@ -17,7 +17,7 @@ from tasks.diff.undeclared_differences import trainers_differ
 from tasks.metrics.merged_steps import is_exact, place_of
 from tasks.records import Source
 
-# config keys that change the losses of any training
+# config keys that should change the losses of every training
 EFFECTIVE = ("enable_dropout", "dropout_rate", "quantization", "learning_rate", "dtype", "weight_dtype",
              "init_weights_seed", "data_shuffle_seed")  # fmt: skip
 _ARRAY = re.compile(r"param")  # beginning of the names of fields about a parameter array
@@ -25,7 +25,7 @@ OFF = frozenset({"False", "false", "0", "0.0"})  # values of enable_dropout with
 
 
 class Field(Frozen):
-    """The values of one field of the step lines or metrics files, over all runs of an arm."""
+    """A summary of the values of one field of the step lines or metrics files, over all runs of an arm."""
 
     count: int  # number of values, without NaN
     low: float  # the smallest value
@@ -41,7 +41,7 @@ class Field(Frozen):
 
 
 def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
-    """Yield a finding for each arm whose runs differ among themselves, with each run's value at the first such step."""
+    """Yield a finding for each arm whose runs differ among themselves, with their values at the first such step."""
     for index, arm in enumerate(arms):
         varying = [(item.parity.metric, side) for item in parities if (side := item.within[index]) is not None]
         if not varying:
@@ -58,7 +58,10 @@ def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations
 
 
 def find_missing_effects(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
-    """Yield findings for missing or constant fields, untrained arrays, and settings without effect."""
+    """Yield findings for missing or constant fields, untrained arrays, and settings without effect.
+
+    The fields of both arms are compared only if the arms have the same log format and trainer.
+    """
     exact = all(is_exact(run) for arm in arms for run in arm.runs)
     fields = read_fields(arms[0], exact=exact), read_fields(arms[1], exact=exact)
     if arms[0].reading.format == arms[1].reading.format and not trainers_differ(arms):
@@ -70,7 +73,10 @@ def find_missing_effects(arms: Arms, declared: frozenset[str], parities: Sequenc
 
 
 def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
-    """Return name → values of the numeric fields of the arm's step lines; `exact`: of its metrics files instead."""
+    """Return name → values of the numeric fields of the arm's step lines.
+
+    exact: use a run's metrics file instead, if the run has one.
+    """
     fields: dict[str, Field] = {}
     for number, run in enumerate(arm.runs):
         table = run.metrics if exact and run.metrics is not None else run.reading.steps
@@ -126,7 +132,10 @@ def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:
 
 
 def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
-    """Yield a finding for each of the EFFECTIVE keys that differs between the arms although their losses are equal."""
+    """Yield a finding for each of the EFFECTIVE keys whose values differ although all losses are equal.
+
+    Ignores keys that one arm lacks, and the dropout rate of arms without dropout.
+    """
     if not parities or parities[0].parity.first is not None or parities[0].parity.steps < MIN_STEPS:
         return
     loss = parities[0].parity

@@ -11,7 +11,7 @@ from tasks.records import CheckpointDifference, Decision, Floor, Measured, Metri
 from tasks.records.text import counted
 from tasks.verify.saves import Saved, read_saved
 
-SHOWN = 3  # most arrays that a message names
+SHOWN = 3  # limit of arrays that a message names
 type Digests = Mapping[str, str]  # path of an array in the state → digest of its bytes
 
 
@@ -25,8 +25,8 @@ def checkpoint_row(
     """Return the row that judges whether each run's checkpoints exist and whether both arms have the same ones.
 
     `difference`: the comparison of both arms' checkpoints of one step. NaN or infinite values in one arm only are
-    always judged. Other differences are judged only if the arms must have equal checkpoints: they are proved (`floors`)
-    to train the same bits, or every `loss` is equal bit for bit. Else the differences are only reported.
+    always judged. Other differences are judged only if the arms are proved (`floors`) to train the same bits, or if
+    every `loss` is equal bit for bit. Else the differences are only reported.
     """
     saved = read_saved(arms[0].runs, arms[0].name_run), read_saved(arms[1].runs, arms[1].name_run)
     cells = (_saves_cell(arms[0], saved[0]), _saves_cell(arms[1], saved[1]))
@@ -85,7 +85,7 @@ def _why_equal(floors: Sequence[Floor], loss: MetricParity | None) -> str:
 
 
 def _judge_lost(difference: CheckpointDifference) -> tuple[Verdict, str] | None:
-    """Return the verdict on values that are NaN or infinite in one arm only, and its reason; None without any."""
+    """Return the verdict on values that are NaN or infinite in one arm only, and its reason; None if there are none."""
     sides: tuple[tuple[int, Verdict, str], ...] = ((1, "regressed", "candidate"), (0, "improved", "baseline"))
     for side, word, arm in sides:
         lost = [(array, array.values.lost[side]) for array in difference.compared if array.values]
@@ -112,7 +112,7 @@ def _judge_content(difference: CheckpointDifference, why_equal: str, *, reason: 
 def final_state_row(arms: Arms, loss: MetricParity) -> MetricDiff | None:
     """Return the row that compares the arms' final arrays; None unless every run has digests of its arrays.
 
-    Different arrays are judged only if all losses are equal bit for bit; else the row of the losses judges them.
+    Different arrays are judged only if all losses are equal bit for bit and the baseline's runs end in equal states.
     """
     states = [[_digests(run, "state") for run in arm.runs] for arm in arms]
     if not all(state for side in states for state in side):

@@ -25,7 +25,7 @@ SHIFTING = frozenset({"tpu", "gpu"})  # devices whose shifts count; on CPUs, bur
 SHIFTED = 2.0  # × stated noise: a larger shift of the step time during a run makes the run's level uncertain
 MAX_SLOW = 0.2  # largest difference of the arms' shares of slow steps for the verdict *same*
 MAX_LONGER = 1.05  # for *same*: largest ratio of the slower arm's shortest mean step to the other arm's longest
-MAX_LONGER_MEAN = 1.2  # for *same*: largest ratio of the arms' average steps; above MAX_LONGER, as runs may stall
+MAX_LONGER_MEAN = 1.2  # for *same*: largest ratio of the arms' average steps; above MAX_LONGER, as a run may stall
 # parts of the time account before the first step and after the last
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 STEP_COLUMN = "step_time_s"
@@ -46,10 +46,10 @@ type SideLevels = tuple[list[StepLevels], list[StepLevels]]  # the levels of the
 class Circumstances(Frozen):
     """The inputs of a decision about noise besides the runs and the rules: see `decide_noisy`."""
 
-    past: Mapping[str, Past] = {}  # series (`Metric.quick`: steady steps; `Metric.name`: typical steps) → its history
+    past: Mapping[str, Past] = {}  # keys: `Metric.quick` (level of steady steps), `Metric.name` (of typical ones)
     chance: float = CHANCE  # see `chance_of`
     excuse: str = ""  # why any difference is noise; empty if it may be real
-    instead: str = ""  # the alternative to more runs, if only logs were given
+    instead: str = ""  # the alternative to more runs, if only logs were given; else empty
 
     def shared_by(self, metrics: int) -> "Circumstances":
         """Return a copy whose chance is divided by the number of metrics: Bonferroni, as over the cases."""
@@ -57,7 +57,7 @@ class Circumstances(Frozen):
 
 
 def step_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances) -> tuple[MetricDiff, Decision]:
-    """Return the row of the step time, and its decision, which MaxView's rows of times share."""
+    """Return the row of the step time, and its decision, which other rows of times share."""
     # waits for other programs are subtracted only if every run measured them
     less_waits = all(waited_seconds(run) is not None for arm in arms for run in arm.runs)
     sides = [[one.levels.get(STEP_TIME.name) if less_waits else one.wall for one in arm.facts] for arm in arms]
@@ -66,9 +66,9 @@ def step_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances)
 
 
 def cpu_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances) -> MetricDiff | None:
-    """Return the row of the CPU time per step; None if a run has no level of it, as on TPUs and GPUs.
+    """Return the row of the CPU time per step; None if no run has a level of it, as on TPUs and GPUs.
 
-    If a run of an arm died, that arm may lack levels; the row then needs at least one run with a level.
+    None also if an arm in which no run died has a run without a level.
 
     Other load on the machine can double the wall time of a step, but changes its CPU time by a few percent only
     (docs/decisions/0010). So on a shared machine this row finds differences that the step time cannot show.
@@ -139,7 +139,7 @@ def decide_levels(
 
 
 def _shift_of(run: StepLevels, kind: DeviceKind, rules: VerdictRules) -> float:
-    """Return the uncertainty of a run's level due to its shift during the run, as a logarithm; 0 for small shifts."""
+    """Return the uncertainty of a run's level due to its shift, as a logarithm; 0 if it is small, or on CPUs."""
     known = kind in SHIFTING and run.shift > SHIFTED * rules.noises[kind].equal_runs
     return run.shift / 2 if known else 0.0  # standard deviation of two equally likely levels at this distance
 
@@ -218,7 +218,10 @@ def _parts_per_step(accounts: list[TimeAccount]) -> dict[str, float]:
 
 
 def name_host(decision: Decision, arms: Arms) -> str:
-    """Return that the host loop explains a time difference of equal programs, and which parts do; empty without one."""
+    """Return a sentence: the host loop, and which of its parts, explain a time difference of equal programs.
+
+    Empty unless the decision is "regressed" or "improved".
+    """
     if decision.verdict not in ("regressed", "improved"):
         return ""
     parts = _explain_difference(arms)

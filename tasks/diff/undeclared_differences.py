@@ -1,4 +1,4 @@
-"""Finds undeclared differences of two arms: software, hardware, work and settings; lists the declared packages."""
+"""Finds undeclared differences of two arms in software, hardware, work and settings, and differences inside an arm."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -42,7 +42,10 @@ SINGLE = 5  # up to so many differing keys of a kind get a finding each; more ge
 
 
 def find_environment_differences(arms: Arms) -> Observations:
-    """Yield findings for versions, devices and meshes that differ but are not declared to differ."""
+    """Yield findings for versions, devices and meshes that differ but are not declared to differ.
+
+    Also yields the versions that differ as declared, and the differences between the runs of one arm.
+    """
     declared = declared_packages(arms)
     here = arms[0].reading.environment, arms[1].reading.environment
     for kind, name, message in FIELDS:
@@ -70,7 +73,10 @@ def trainers_differ(arms: Arms) -> bool:
 
 
 def declared_packages(arms: Arms) -> frozenset[str]:
-    """Return the packages whose versions are declared to differ; ALL if complete environments are."""
+    """Return the packages whose versions are declared to differ.
+
+    ALL if the declaration may concern every package, as another trainer, Python, image or project does.
+    """
     if not software_differs(arms):
         return frozenset()
     if trainers_differ(arms):
@@ -88,7 +94,10 @@ def declared_packages(arms: Arms) -> frozenset[str]:
 
 
 def is_declared(package: str, declared: frozenset[str]) -> bool:
-    """Return whether a package is declared to differ. declared: see `declared_packages`; ALL covers only WITH_JAX."""
+    """Return whether a package is declared to differ; with ALL, true only for WITH_JAX.
+
+    package: a name of a package or another field of Environment. declared: from `declared_packages`.
+    """
     return package in declared or (declared == ALL and package in WITH_JAX)
 
 
@@ -99,7 +108,7 @@ def show_mesh(environment: Environment) -> str | None:
 
 
 def _compare_packages(arms: Arms, declared: frozenset[str]) -> Observations:
-    """Yield findings for the versions of other packages that differ, but not as declared; only for launched runs."""
+    """Yield findings for undeclared differences in packages other than jax and jaxlib; only for launched runs."""
     left, right = (arm.first.plan for arm in arms)
     if left is None or right is None or declared == ALL:
         return
@@ -110,7 +119,7 @@ def _compare_packages(arms: Arms, declared: frozenset[str]) -> Observations:
 
 
 def _declared_versions(arms: Arms, declared: frozenset[str]) -> Observations:
-    """Yield one observation with all packages whose versions differ as declared; none if an arm's are not known."""
+    """Yield one observation of all packages whose versions differ as declared; none if an arm has no known versions."""
     known = [installed_in(arm) for arm in arms]
     if not declared or not all(versions for versions, _ in known):
         return
@@ -129,7 +138,7 @@ def _declared_versions(arms: Arms, declared: frozenset[str]) -> Observations:
 
 
 def installed_in(arm: ArmRuns) -> tuple[Mapping[str, str], bool]:
-    """Return package → version of an arm's first run, and whether the run reported them itself (else: its plan)."""
+    """Return package → version of an arm's first run, and whether the run reported them (else: its plan)."""
     said = arm.first.program.get("trainer")
     if isinstance(said, dict) and isinstance(said.get("versions"), dict):
         return said["versions"], True
@@ -235,7 +244,10 @@ def _compare_configs(arms: Arms, declared: frozenset[str]) -> Observations:
 
 
 def _observe_settings(arms: Arms, differences: Sequence[Difference]) -> Observations:
-    """Yield one observation per setting. Settings without effect for the same reason, or many of a kind, share one."""
+    """Yield one observation per setting.
+
+    Settings without effect for the same reason share one; so do more than SINGLE settings of a kind.
+    """
     for kind, why in dict.fromkeys((item.kind, item.why) for item in differences):
         same = [item for item in differences if (item.kind, item.why) == (kind, why)]
         if len(same) > SINGLE or why:

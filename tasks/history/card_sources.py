@@ -19,13 +19,13 @@ from tasks.resolve.git import GitError, run_git
 
 FOLDERS = ("model", "configs/cases", "configs/models", "configs/targets")
 FILES = ("configs/base.yml",)
-PREFLIGHT = "preflight"  # name of the item about compiles for a TPU slice
+PREFLIGHT = "preflight"  # name of the item about compilation for a TPU slice
 
 type Digests = Mapping[str, str]  # path of a file -> digest without comments and layout
 
 
 def read_sources(root: Path, commit: str) -> Digests:
-    """Return the digests of the trainer's sources at a commit; empty if the checkout `root` lacks the commit."""
+    """Return the digests of the trainer's sources at a commit; empty if git cannot read them in `root`."""
     try:
         listed = run_git(["ls-tree", "-r", "-z", "--full-tree", commit, "--", *FOLDERS, *FILES], folder=root)
         entries = [entry.partition("\t") for entry in listed.split("\0") if entry]

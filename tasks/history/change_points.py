@@ -20,9 +20,9 @@ from configs.schema import Frozen
 
 type Array = NDArray[np.float64]
 
-MAX_P_VALUE = 0.001  # largest p-value of a change; Hunter's value
+MAX_P_VALUE = 0.001  # changes have smaller p-values; Hunter's value
 WEAK = 10  # factor on MAX_P_VALUE in the first pass
-MIN_NIGHTS = 3  # smallest number of nights on each side of a change
+MIN_NIGHTS = 3  # smallest number of nights on each side of a change, unless the series is exact
 WINDOW = 50  # nights per window; Hunter's value
 OUTLIER = 5.0  # least distance of an outlier, in robust standard deviations
 NEIGHBOURS = 4  # nights on each side that an outlier is compared with
@@ -34,9 +34,9 @@ MAD_PER_SIGMA = float(ndtri(0.75))  # median absolute deviation of a normal dist
 
 
 class Change(Frozen):
-    """One change of level, between the nights `index` − 1 and `index` of the series."""
+    """One change of level. In an exact series, the levels are the values of the two nights around the change."""
 
-    index: int
+    index: int  # of the first night of the new level, in the series
     before: float  # mean of the nights from the previous change to this one
     after: float  # mean of the nights from this change to the next one
     low: float  # ends of the 95 % interval of after − before
@@ -101,7 +101,10 @@ def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
 
 
 def _is_exact(series: Array) -> bool:
-    """Return whether at least CONSTANT_SHARE of values equal the one before, as counts and compiler estimates do."""
+    """Return whether at least CONSTANT_SHARE of the values equal the one before, as counts and compiler estimates do.
+
+    False for fewer than 2 × MIN_NIGHTS values.
+    """
     return len(series) >= 2 * MIN_NIGHTS and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
 
 
@@ -110,7 +113,7 @@ def _find_outliers(series: Array) -> NDArray[np.intp]:
 
     The distance is measured from the median of the neighbours on each side, in robust standard deviations (Hampel
     identifier; L. Davies and U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). MIN_NIGHTS or
-    more far nights in a row are a level and not outliers. The first and last two nights are never outliers.
+    more far nights in a row are a level and not outliers. The first two and the last two nights are never outliers.
     """
     limit = OUTLIER * _noise(series)
     far = np.zeros(len(series))
@@ -210,7 +213,7 @@ def pair_sums(series: Array) -> Array:
 
 
 def best_split(sums: Array, start: int, end: int, *, least: int) -> tuple[int, float] | None:
-    """Return the index τ that best splits the section [start, end), and the energy distance Q̂ of its two sides.
+    """Return the index τ that best splits the section [start, end), and the energy distance Q̂ of the two sides.
 
     Q̂(τ, κ) = mn/(m+n) · (2·mean|X−Y| − mean|X−X'| − mean|Y−Y'|) with X = [start, τ) and Y = [τ, κ), maximised over
     τ and κ, with at least `least` (2 or more) values on each side; None if the section is too short. D. S. Matteson and
@@ -259,7 +262,7 @@ def estimate_autocorrelation(series: Array, points: Sequence[int]) -> float:
     """Return the autocorrelation at lag 1 within the levels, clipped to [0, MAX_AUTOCORRELATION].
 
     Corrects the bias of short levels (M. G. Kendall, "Note on bias in the estimation of autocorrelation",
-    Biometrika 41 (1954)); 0 if levels have fewer than AUTOCORRELATION_NIGHTS nights on average.
+    Biometrika 41 (1954)); 0 without noise, or if levels have fewer than AUTOCORRELATION_NIGHTS nights on average.
     """
     levels = [level - level.mean() for level in np.split(series, list(points))]
     squares = sum(float(level @ level) for level in levels)

@@ -59,7 +59,7 @@ def write_rows(rows: pl.DataFrame, files: Files) -> str | None:
 
 
 def load_history(files: Files) -> pl.DataFrame:
-    """Return all rows of the history in HISTORY_SCHEMA, the oldest run first.
+    """Return the history as one table (`merge`).
 
     Raises StoreError for a file that is no history table, or if compactions keep replacing the files.
     """
@@ -102,7 +102,7 @@ def merge(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def compact_history(files: Files) -> int:
-    """Replace all history files by one; return how many there were. Safe with concurrent readers and writers."""
+    """Replace all history files by one; return the number of files before. Safe with concurrent readers and writers."""
     entries = list_history(files)
     if len(entries) < 2:
         return len(entries)

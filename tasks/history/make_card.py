@@ -1,7 +1,7 @@
 """Makes, signs and checks cards. A card lists which properties of every case the newest comparisons verified.
 
-A property is an item of a row. The signature is a digest of the content, so that edits are noticed. A floor is a level
-of the equality proof.
+A property is an item of a row. The signature is a digest of the content, so that edits are noticed. A floor is one of
+the proofs that both arms train equally.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def make_card(store: Store, comparison: str | None = None, root: Path | None = N
     Every case in configs/cases has a row for every named comparison in the store, even a case that was never compared.
     A case that was trained on several targets has a row for each.
     comparison: include only the named comparison of this name, even if the store lacks it.
-    root: a checkout with maxview's trainer, whose sources are digested; None for a card without digests.
+    root: the checkout in which the sources of maxview's trainer are digested; None for a card without digests.
     """
     newest = newest_comparisons(store, comparison)
     names = sorted({record.comparison for record in newest} | ({comparison} if comparison else set()))
@@ -127,7 +127,7 @@ def _trainers_of(comparison: str, records: Sequence[ComparisonRecord], store: St
 
 
 def _describe_trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
-    """Return each trainer once, with its commit or version: `maxview 64bc92418`."""
+    """Return each combination of trainer and commit (or version) once: `maxview 64bc92418`."""
     named = []
     for plan in plans:
         version = (plan.commit or "")[:9] or plan.versions.get(plan.trainer, "")
@@ -136,7 +136,10 @@ def _describe_trainers(plans: Sequence[RunPlan]) -> tuple[str, ...]:
 
 
 def _sources(plans: Sequence[RunPlan]) -> tuple[str, ...]:
-    """Return the commit of the last run's trainer (the candidate's), or UNCOMMITTED; empty if it is not maxview's."""
+    """Return the commit of the last run (the candidate's); UNCOMMITTED if it is unknown or the checkout is dirty.
+
+    Empty if there is no plan, or if the last run's trainer is not maxview's.
+    """
     if not plans or plans[-1].trainer != OURS:
         return ()
     return (plans[-1].commit if plans[-1].commit and not plans[-1].dirty else UNCOMMITTED,)

@@ -1,8 +1,8 @@
 """Collects the differences between equal runs in the history of a target: the prior for the noise of run times there.
 
 A target is a place where runs are launched. The few repeats of one comparison do not suffice to estimate this noise. A
-level is a run's step time, computed from all typical steps or from the quick (steady) ones. An arm is one of the two
-compared versions.
+level is a run's wall or CPU time per step, computed from all typical steps or from the quick (steady) ones. An arm is
+one of the two compared versions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ def past_noise(history: pl.DataFrame, *, target: str, case: str, excluded: Seque
     """Return name of a level → differences of equal runs on a target. excluded: folder names of runs to exclude.
 
     Uses the history of the case, or of all cases if the case has fewer than MIN_PAIRS pairs. Omits a level if all
-    cases together have fewer than that.
+    cases together have fewer pairs than that.
     """
     found = {}
     for metric in TIME_METRICS:

@@ -39,19 +39,19 @@ HISTORY_SCHEMA: dict[str, Any] = {
     "arm": pl.String,
     "role": pl.String,  # "baseline" or "candidate"; null: unknown
     "commit": pl.String,
-    "commit_time": UTC_TIME,  # null if maxview's own checkout lacks the commit
+    "commit_time": UTC_TIME,  # null if the commit is unknown, or missing in maxview's own checkout
     "repeat": pl.Int64,  # number of the run within its arm, from 0
     "run": pl.String,  # name of the run's folder in the store
     "metric": pl.String,
     "unit": pl.String,
     "better": pl.String,  # "higher", "lower" or "equal"
-    "value": pl.Float64,  # value of this run or, for a compile, of its program
+    "value": pl.Float64,  # value of this run or, if it only compiled, of its program
     "samples": pl.Int64,  # number of measurements behind the value, such as steps
     "error": pl.Float64,  # relative standard error, from the spread of the run's steps; null: unknown
     "verdict": pl.String,  # the comparison's verdict on this metric; null: none
     "same_program": pl.Boolean,  # the arms' programs and host code are proved equal: time differences are noise
     "jax": pl.String,
-    "pair": pl.String,  # "main → feat/x": git refs or, without refs, arm names of baseline and candidate
+    "pair": pl.String,  # "main → feat/x": git refs, else names, of the arms; null outside of any comparison
     "alike": pl.String,  # `alike_hash`, which is the same for equal ingested runs; null: compare arm and commit
 }
 
@@ -91,9 +91,9 @@ def history_rows(record: ComparisonRecord, runs: Sequence[RunRecord]) -> pl.Data
 def alike_hash(run: RunRecord, record: ComparisonRecord, role: Role) -> str | None:
     """Return a hash that is equal for ingested runs whose values should differ only by noise.
 
-    The hash covers the role, the commit and the settings that the log prints, but not the arm's name, which is
-    arbitrary for ingested logs. In an A/A control, the hash does not cover the role, and needs no commit. None for runs
-    with a plan, and for runs without a commit outside of a control.
+    The hash covers the role, the commit, and the log's format, environment, number of parameters, FLOPs and settings.
+    It does not cover the arm's name, which is arbitrary for ingested logs. In an A/A control, the hash does not cover
+    the role, and needs no commit. None for runs with a plan, and for runs without a commit outside of a control.
     """
     if run.plan is not None or (run.commit is None and not record.aa):
         return None
@@ -111,8 +111,8 @@ def alike_hash(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
 
 
 def lone_run_rows(run: RunRecord) -> pl.DataFrame:
-    """Return the rows of a run outside of any comparison; none for a compile, a dead run or a run without a plan."""
-    if run.plan is None or run.plan.compiles_for or run.has_died:  # values of compiles come from their comparison
+    """Return the rows of a run outside of any comparison; none for runs that died, only compile or have no plan."""
+    if run.plan is None or run.plan.compiles_for or run.has_died:  # values of compilations come from their comparison
         return pl.DataFrame(schema=HISTORY_SCHEMA)
     plan = run.plan
     common = {

@@ -71,7 +71,8 @@ def find_series(
 ) -> list[Series]:
     """Return the matching series, sorted by comparison, pair of refs, case, target and metric.
 
-    Omits runs that no comparison contains. Arguments that are None or empty do not restrict the series.
+    Omits runs outside of any comparison, and values that are not finite. Arguments that are None or empty do not
+    restrict the series.
     """
     chosen = history.filter(~pl.col("comparison_id").str.starts_with("run-"), pl.col("value").is_finite())
     chosen = chosen.with_columns(pl.col("pair").fill_null(""))
@@ -139,7 +140,7 @@ class Event(Frozen):
 
     line: Line
     change: Change
-    before: Night  # last night of the old level
+    before: Night  # the night with a value before `after`; may be an outlier
     after: Night  # first night of the new level
     worse: bool | None  # None: neither higher nor lower values are better
     cause: Cause

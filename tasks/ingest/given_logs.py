@@ -101,7 +101,7 @@ def read_pair(logs: Sequence[Path]) -> LoggedArms:
 def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[Path, bool]]) -> LoggedArms:
     """Read the runs of each side from pairs (path, whether the user named this file).
 
-    Files that the user did not name are skipped if they are not logs.
+    Files that the user did not name are skipped if they are not logs. Raises LogFormatError.
     """
     known: dict[Path, LogReading] = {}
     shared = dict(baseline).keys() & dict(candidate).keys()
@@ -160,9 +160,9 @@ def _run_of(reading: LogReading, path: Path, side: int, *, holds_both: bool) -> 
 
 
 def choose_process(reading: LogReading, path: Path) -> RunReading:
-    """Return the run of process 0 from a file with the logs of a job's pods; only it prints the commits of saves.
+    """Return the run of process 0 from a file with the logs of a job's pods.
 
-    Raises LogFormatError unless exactly one run is of process 0.
+    Only process 0 prints the commits of saves. Raises LogFormatError unless exactly one run is of process 0.
     """
     runs = reading.runs
     first = [run for run in runs if run.environment.process_index == 0] or [
@@ -209,7 +209,7 @@ def _has_same_text(one: LoggedRun, other: LoggedRun) -> bool:
 
 
 def _check_alike(side: Sequence[LoggedRun]) -> None:
-    """Raise LogFormatError if two of an arm's logs are of the same run, or differ in trainer, case or work."""
+    """Raise LogFormatError if two logs of an arm are of one run, or differ in trainer, case, model size or work."""
     for one, run in itertools.combinations(side, 2):
         if _is_same_run(one, run):
             raise LogFormatError(f"{one.file} and {run.file}: are the same log, and count as one run; give one")
@@ -234,7 +234,10 @@ def _first_tokens(reading: RunReading) -> int | None:
 
 
 def _sort_by_start(side: Sequence[LoggedRun]) -> list[LoggedRun]:
-    """Return the runs in order of their start if every log shows its start; the n-th runs of both arms are a pair."""
+    """Return the runs in order of their start if every log shows its start, else unchanged.
+
+    The n-th runs of both arms are a pair.
+    """
     starts = [run.reading.started for run in side]
     return list(side) if None in starts else sorted(side, key=lambda run: str(run.reading.started))
 
@@ -257,7 +260,7 @@ def _common(names: Sequence[str]) -> str:
 
 
 def _name_runs(side: Sequence[LoggedRun], arm: str) -> list[LoggedRun]:
-    """Return the runs with names: a single run gets its arm's name; runs whose names repeat are numbered."""
+    """Return the runs with names: a single run gets its arm's name; if two names are equal, all runs are numbered."""
     names = [run.reading.name for run in side]
     if len(side) == 1 or len(set(names)) < len(side):
         names = [arm] if len(side) == 1 else [f"{arm}-{number + 1}" for number in range(len(side))]

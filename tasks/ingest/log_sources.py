@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from tasks.store.gcs import GcsFiles
 
 STREAM = "-"
-PIECE = 1 << 20  # most bytes that are read from a stream at once
+PIECE = 1 << 20  # limit of bytes per read of a stream
 REPORT_EVERY_S = 1.0  # least seconds between two reports of progress
 TAIL = 64 << 10  # bytes at the end of a stream that are searched for the last complete line
 SCHEME = "gs://"
-HEAD = 4096  # first bytes of an object, which show whether the object can be a log
+HEAD = 4096  # number of first bytes of an object, which show whether it can be a log
 AT_ONCE = 10  # number of objects whose first bytes are read at the same time
 
 type Progress = Callable[[int, bytes], None]  # arguments: number of bytes so far, last complete line
@@ -36,7 +36,7 @@ def read_sources(
 ) -> LogReading:
     """Read files, folders, gs:// addresses and `-` (the stream) into one reading with all their runs.
 
-    Raises LogFormatError with the problems of all sources.
+    Skips files in folders that are not logs. Raises LogFormatError with the problems of all sources.
     """
     readings: list[tuple[str, LogReading]] = []
     problems: list[str] = []
@@ -79,8 +79,8 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
 def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> LogReading:
     """Read a stream until it ends or the user interrupts; the text before an interruption is read like a whole stream.
 
-    A temporary file stores the text, because a stream cannot be read twice. `on_progress` is called at most once a
-    second.
+    Raises KeyboardInterrupt if there is no text before it. A temporary file stores the text, because a stream cannot be
+    read twice. `on_progress` is called at most once a second.
     """
     read = getattr(stream, "read1", stream.read)  # returns available bytes without waiting for more
     tail, reported = b"", -REPORT_EVERY_S
@@ -108,7 +108,7 @@ def _read_place(place: str) -> LogReading:
 
 
 def list_places(name: str) -> list[str]:
-    """Return the files in a folder, the logs at a gs:// address, or the name itself if it is neither."""
+    """Return the files in a folder, or `list_logs` of a gs:// address; for any other name, the name itself."""
     if name.startswith(SCHEME):
         return list_logs(name)
     if os.path.isdir(name):  # also False for an invalid path
@@ -141,7 +141,7 @@ def list_logs(address: str) -> list[str]:
 
 @contextmanager
 def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
-    """Yield local paths of logs; objects in buckets are copied and removed after the block. Raises LogFormatError."""
+    """Yield local paths of logs. Copies objects in buckets; deletes the copies afterwards. Raises LogFormatError."""
     with tempfile.TemporaryDirectory(prefix="maxview-") as folder:
         yield [
             _copy_object(log, Path(folder, str(number))) if log.startswith(SCHEME) else Path(log)

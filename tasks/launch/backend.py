@@ -27,7 +27,7 @@ WITHOUT = "; without it "  # in the text of an obstacle that does not prevent ru
 
 
 class LaunchError(RuntimeError):
-    """A job cannot be started, followed or ended; the message says what to do."""
+    """A job cannot be started, followed or ended. The message is for the user."""
 
 
 class Restarted(Frozen):
@@ -50,7 +50,10 @@ class Backend[H](Protocol):
     def launch(
         self, plan: RunPlan, directory: RunDirectory, *, extra_argv: tuple[str, ...], keep: Callable[[H], Any]
     ) -> H:
-        """Call `keep` with the job's handle, then start the job with `extra_argv` appended. Raises LaunchError."""
+        """Call `keep` with the job's handle, then start the job with `extra_argv` appended. Raises LaunchError.
+
+        Returns the handle.
+        """
         ...
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: H | None) -> H | None:
@@ -74,7 +77,7 @@ class Backend[H](Protocol):
         ...
 
     def stop(self, handle: H) -> None:
-        """End the job and everything that belongs to it; does nothing if it has ended."""
+        """End the job and everything that belongs to it, even if the job itself has ended."""
         ...
 
 

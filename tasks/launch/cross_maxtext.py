@@ -42,7 +42,7 @@ def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
 
 
 def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
-    """Restore the first checkpoint of the run `before` with the command of `plan`, and compare every loss after it.
+    """Restore the first checkpoint of the run `before` with the command of `plan`, train on, and compare the losses.
 
     Returns the proof. If the test could not be completed, its `holds` is None and its `evidence` is the reason.
     """
@@ -90,10 +90,10 @@ def map_to_linen(items: Path, copy: Path) -> Path:
 
 
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:
-    """Return the proof, which holds if the metrics in `folder` and of the run `before` have equal losses after `first`.
+    """Return the proof: it holds if the losses in `folder` and of the run `before` are equal after the step `first`.
 
-    Its `holds` is None if the exit code `code` of the restoring run is not 0, or if the steps differ. first: the
-    restored step. Raises OSError, ValueError.
+    Its `holds` is None if the exit code `code` of the restoring run is not 0, or if the steps differ or are missing.
+    first: the restored step. Raises OSError, ValueError.
     """
     start = {"source": before.run_name, "restored_step": first}
     if code != 0:

@@ -66,6 +66,7 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
 def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> LaunchedRun:
     """Start the plan's job, or attach to an earlier flow's job if it still runs or has succeeded.
 
+    A started job resumes from the checkpoint of an earlier attempt, if there is one.
     `continue_from`: folder of the other arm's run, whose checkpoint the trainer restores as a proof; None: no proof.
     Raises LaunchError, StoreError, CheckoutError.
     """
@@ -155,5 +156,5 @@ def follow(run: LaunchedRun, *, poll_s: float = POLL_S) -> Iterator[bytes | Rest
 
 
 def stop(handle: RunHandle) -> None:
-    """End the job and everything that belongs to it; does nothing if it has ended."""
+    """End the job and everything that belongs to it, even if the job itself has ended."""
     backend_of(handle.backend).stop(handle)

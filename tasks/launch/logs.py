@@ -60,7 +60,7 @@ def read_exit_code(log: Path) -> int | None:
 
 
 def watch(pieces: Iterable[bytes | Restarted]) -> Iterator[JobEvent]:
-    """Yield a job's lines and events from the pieces of its log, then RunEnded if it does not end with an exit code."""
+    """Yield a job's complete lines, events and restarts; then RunEnded if its log does not end with an exit code."""
     follower = LogFollower()
     rest = b""
     tail = b""
@@ -101,8 +101,8 @@ def list_earlier_logs(log: Path) -> list[Path]:
 def rejoin_attempts(log: Path) -> None:
     """Prepend the logs of earlier attempts to a successful run's log, if the run resumed from their checkpoints.
 
-    The joined log may contain a step twice; readers of the log then use the last row. Omits attempts whose checkpoints
-    were not used. Does nothing if the run died, because the cause of death is read from the last log alone. Idempotent,
+    The joined log may contain a step twice; readers then use its last row. Omits attempts whose checkpoints were
+    not used. Does nothing if the run died, because the cause of death is read from the last log alone. Idempotent,
     so that a later flow can repeat it after a killed flow.
     """
     attempts = list_earlier_logs(log)

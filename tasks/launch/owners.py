@@ -117,12 +117,12 @@ def _owners(run_name: str, store: Store) -> list[str]:
 
 
 def forget(flow_runs: Iterable[str], store: Store) -> None:
-    """Delete the notes in the store about the jobs that these flow runs own. Called once these jobs have ended."""
+    """Delete the folders of these flow runs in FOLDER. Called once the jobs that they own have ended."""
     for flow_run in flow_runs:
         for entry in list(store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}")):
             store.files.delete(entry.name)
 
 
 def unforgotten(store: Store) -> list[str]:
-    """Return the ids of the flow runs with notes in the store: they still run, or have ended without `forget`."""
+    """Return the ids of the flow runs with files in FOLDER: they still run, or have ended without `forget`."""
     return sorted({entry.name.split("/")[1] for entry in store.files.entries(prefix=FOLDER)})

@@ -43,7 +43,10 @@ def start_kept(name: str, argv: Sequence[str], *, state: Path, folder: Path, env
 
 
 def read_kept[K: Kept](name: str, state: Path, kind: type[K]) -> K | None:
-    """Return the program whose identity is stored in NAME.json of the folder `state`; None if it does not run."""
+    """Return the program whose identity is stored in NAME.json of the folder `state`.
+
+    None if the program does not run, or if the file is missing or damaged.
+    """
     try:
         kept = kind.model_validate_json((state / f"{name}.json").read_text())
     except (OSError, ValueError):
@@ -96,7 +99,7 @@ def is_running(process: StartedProcess) -> bool:
 
 
 def members(process: StartedProcess) -> Iterator[int]:
-    """Yield the pids of the live processes in the session of `process`, its leader, which may have ended.
+    """Yield the pids of the live processes in the session that `process` leads. The leader itself may have ended.
 
     The kernel does not reuse the pid while the session has members. If the pid was reused, nothing is yielded.
     """

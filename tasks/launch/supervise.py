@@ -3,8 +3,8 @@
 The supervisor's standard output is the run's log, opened and locked by the launcher. Its standard input is a pipe: one
 byte means that the launcher has stored the run's handle, end of file that the launcher died before. The supervisor
 writes the log's first and last lines like an XPK pod (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), limits the time and the
-log's size, sends SIGTERM to the command when it gets SIGTERM or SIGINT, and at the end ends the rest of the command's
-process group. Uses the standard library only: it starts in milliseconds and can run with `python -I -S`.
+log's size, forwards SIGTERM and SIGINT to the command as SIGTERM, and at the end ends the rest of the command's process
+group. Uses the standard library only: it starts in milliseconds and can run with `python -I -S`.
 """
 
 import ctypes
@@ -137,9 +137,10 @@ class Limits(NamedTuple):
 
 
 def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[], bool]) -> int:
-    """Wait for the process to end; end it at a limit. Once `ended()`, it has got SIGTERM: kill it after `grace_s`.
+    """Wait for the process to end. At a limit, send SIGTERM and, after the grace period, SIGKILL.
 
-    Returns its exit code like a shell: 128 + n after signal n. After a limit, returns TIMED_OUT or LOG_FULL.
+    ended: returns whether the caller has sent SIGTERM; SIGKILL then also follows after the grace period.
+    Returns the exit code like a shell: 128 + n after signal n. After a limit, returns TIMED_OUT or LOG_FULL.
     """
     limit, grace_s = time.monotonic() + limits.seconds, limits.grace_s
     patience: float | None = None  # monotonic time of SIGKILL; None: no SIGTERM was sent

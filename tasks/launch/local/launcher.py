@@ -34,7 +34,7 @@ class Supervised:
         extra_argv: tuple[str, ...] = (),
         keep: Callable[[LocalHandle], Any] = lambda _: None,
     ) -> LocalHandle:
-        """Raises LaunchError also if another process writes the log."""
+        """Also raises LaunchError if another process writes the log."""
         os.close(open_locked(directory.log))
         rename_earlier_log(directory.log)
         return process_group.launch(plan, directory.log, extra_argv=extra_argv, keep=keep)
@@ -45,7 +45,7 @@ class Supervised:
         writes_here = Path(handle.log) == directory.log  # False: the job writes to another folder
         if (writes_here and process_group.is_alive(handle)) or read_exit_code(directory.log) == 0:
             return handle
-        process_group.stop(handle)  # if only its supervisor was killed, other processes would write into the new run
+        process_group.stop(handle)  # if only its supervisor was killed, its processes would write into the new run
         return None
 
     def has_ended(self, handle: LocalHandle) -> bool:

@@ -43,7 +43,7 @@ INSTALLERS = ("uv", "pip", "pypoetry", "pdm", "pre-commit", "bazel")
 
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
-    """Return the trainer's environment: the caller's variables that the plan passes on, and the plan's variables."""
+    """Return the trainer's environment: the caller's variables that the plan passes on, maxview's, and the plan's."""
     own = {"PYTHONUNBUFFERED": "1"}
     if plan.checkout is not None:
         own["PYTHONDONTWRITEBYTECODE"] = "1"  # the next run would execute bytecode written into the checkout
@@ -65,7 +65,7 @@ def launch(
 
     Calls `keep` with the handle before the command starts, so that every started run can be found again.
     writable: folders that the command may write to, in addition to `writable_folders`.
-    Raises LaunchError if another process has locked the log, if no process can be started, or if the supervisor exits.
+    Raises LaunchError if the log cannot be opened or locked, if no process can be started, or if the supervisor exits.
     """
     limits = (str(plan.time_limit_s), str(grace_s), str(plan.log_limit_mb))
     argv = [sys.executable, "-I", "-S", supervise.__file__, *limits]
@@ -114,7 +114,10 @@ def has_devices() -> bool:
 
 
 def confine_words(plan: RunPlan, environment: Mapping[str, str], writable: Sequence[Path] = ()) -> list[str]:
-    """Return the words before a command with which `confine.py` runs it; [] if the command may use an accelerator."""
+    """Return the words before a command with which `confine.py` runs it; [] if the command may use an accelerator.
+
+    Creates the folders that must exist for this.
+    """
     if has_devices() and environment.get("JAX_PLATFORMS") != "cpu":
         return []
     for kept in (default_cache(), state_folder()):  # `confine.py` makes only existing folders read-only
@@ -157,7 +160,10 @@ def _environments(argv: Sequence[str]) -> list[Path]:
 
 
 def _start_folder(plan: RunPlan) -> str | Path:
-    """Return the command's working folder, where Python imports from first; maxview's own only for maxview itself."""
+    """Return the command's working folder, where Python imports from first.
+
+    Without a checkout or start folder: maxview's own for its trainer and for replays, else the run's folder.
+    """
     ours = plan.trainer == "maxview" or plan.backend == "replay"
     return plan.checkout or plan.start_folder or (CONFIG_ROOT.parent if ours else plan.directory)
 
@@ -168,7 +174,7 @@ def is_alive(handle: LocalHandle) -> bool:
 
 
 def is_here(handle: LocalHandle) -> bool:
-    """Return whether the run was started on this machine."""
+    """Return whether the run was started on this machine; True if its host is unknown."""
     return handle.host in ("", socket.gethostname())
 
 

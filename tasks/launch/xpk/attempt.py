@@ -29,7 +29,7 @@ from tasks.scrape.wrappings.exports import count_steps
 from tasks.store import RunDirectory
 
 OWN_FILES = ("metrics.jsonl", "program.json")  # files that maxview's trainer writes into the run's folder
-SETTLE_S = 6.0  # after a pod's end, until the cluster's objects certainly show its cause
+SETTLE_S = 6.0  # after the job's end, until the cluster's objects certainly show its cause
 BLOCKED_S = 60.0  # after failures to start a container, such as an unreachable registry, until the job is given up
 # names of the patterns for messages of a dying trainer
 _DYING = ("traceback", "fatal", "fatal_tsl", "fatal_python", "fatal_cpp", "aborted")
@@ -57,7 +57,8 @@ class Attempt:
     def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
         """Yield the log as it grows; return why the job was ended from outside, None if the trainer ended by itself.
 
-        From outside: by the platform, by a deletion, or by one of maxview's time limits.
+        From outside: by the platform, by a deletion, or by one of maxview's time limits. At the end, deletes the
+        workload unless its JobSet has ended, and downloads the run's small files.
         """
         view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
         if not view.exists and read_exit_code(self._log_path) is not None:
@@ -194,7 +195,7 @@ class Attempt:
             yield from log.add(piece)
 
     def _last_lines(self, log: GatheredLog) -> Iterator[bytes]:
-        """Yield the rest of the first pod's log, from the pod or, if the pod is gone, from Cloud Logging."""
+        """Yield the rest of the first pod's log, from the pod or, if the pod is gone or silent, from Cloud Logging."""
         left = poll_job.LAST_LINES_S + (self._handle.grace_s if self._view.terminal is None else 0)
         self._open_log()
         ended, looked = self._pump is None, time.monotonic()
@@ -223,8 +224,8 @@ class Attempt:
     def _fill(self, log: GatheredLog, gap: Gap, why: str) -> Iterator[bytes]:
         """Yield the lines of a gap from Cloud Logging. If Cloud Logging has none, yield a note about the gap instead.
 
-        If the log's start is missing, the earlier flow's text is yielded before that note. If a failed run's log lacks
-        its end, the note reports no missing lines, because the restarted run trains those steps again.
+        If the log's start is missing, the earlier flow's text is yielded before that note. If the log lacks its
+        end, and the exit code is not 0, the note reports no missing lines: a restarted run trains those steps again.
         """
         try:
             lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", gap)
@@ -245,9 +246,10 @@ class Attempt:
         yield from log.add(note.encode() + b"\n")
 
     def _lines_of_another(self) -> list[bytes]:
-        """Return the last lines of the pod that failed first; [] if it is the first pod, whose log is read anyway.
+        """Return the last lines of the pod that failed first, with a title; [] if this pod left no exit code.
 
-        Leaves out steps and evaluations, which every host prints and which are already in the first pod's log.
+        [] also if no pod failed, or if it is the pod of process 0: its log is read anyway. Leaves out steps and
+        evaluations, which every host prints.
         """
         failed, first = self._view.failed, self._view.first
         if failed is None or not failed.exit_code or (first is not None and failed.name == first.name):
@@ -281,7 +283,7 @@ class Attempt:
 def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
     """Download the metrics and other small files of a run from the bucket, if the store is in a bucket.
 
-    Checkpoints are read in the bucket.
+    Checkpoints stay in the bucket.
     """
     if directory.mirror is not None:
         for name in {*OWN_FILES, plan.files.metrics}:
@@ -298,7 +300,7 @@ def describe_place(cluster: str, hosts: tuple[str, ...]) -> str:
 
 
 def _last_words(line: bytes) -> bytes:
-    """Return a log line; of a step's or an evaluation's line only the error message at its end, b"" without one."""
+    """Return a log line. If it is about a step or an evaluation, return only the error message at its end, or b""."""
     if not count_steps(line.decode("utf-8", "replace")) and not PATTERNS["eval"].search(line):
         return line
     begins = [match.start() for name in _DYING if (match := PATTERNS[name].search(line))]

@@ -34,7 +34,7 @@ def find_obstacles(settings: Xpk) -> Iterator[str]:
 
 
 def missing_tools(argv: Sequence[str]) -> Iterator[str]:
-    """Yield the tools that a launch needs and PATH lacks, each with its install command."""
+    """Yield the tools that a launch needs and PATH lacks, each with its remedy."""
     if shutil.which(argv[0]) is None:
         yield f"{argv[0]} is not installed: `uv tool install {XPK}`, or name it as `argv` of the target"
     if shutil.which("kubectl") is None:

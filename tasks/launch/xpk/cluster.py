@@ -30,7 +30,7 @@ from tasks.records import RunPlan
 from tasks.store import RunDirectory
 from tasks.store.directories import config_text
 
-TAKEN = TAKEN_AWAY | {"PodGone"}  # types of causes after which a run is restarted
+TAKEN = TAKEN_AWAY | {"PodGone"}  # types of causes after which a run is restarted, as after each eviction by Kueue
 
 
 class OnCluster:

@@ -73,7 +73,7 @@ class JobView(Frozen):
 
     @property
     def exit_code(self) -> int | None:
-        """The trainer's exit code, from the pod that failed first, or 0 once the job is complete; else None."""
+        """The trainer's exit code in the pod that failed first, if it has one; 0 once the job is done; else None."""
         if self.failed is not None:
             return self.failed.exit_code
         return 0 if self.terminal == "Completed" or self._done else None
@@ -189,7 +189,7 @@ def _true_conditions(item: Object) -> dict[str, Any]:
 
 
 def _waiting(workloads: Sequence[Object] | None) -> str:
-    """Return the reason why Kueue has not admitted a job yet; "" if there is none."""
+    """Return the reason why Kueue has not admitted a job yet, or why it is unknown; "" if there is none."""
     if workloads is None:
         return "unknown, because this account may not list workloads.kueue.x-k8s.io (docs/launching.md)"
     for workload in workloads:

@@ -1,4 +1,4 @@
-"""A client of a cluster's API server: returns JSON objects and log streams; its errors say what to type."""
+"""A client of a cluster's API server: returns JSON objects and log streams; distinguishes outages from denials."""
 
 import ssl
 import time
@@ -48,7 +48,7 @@ class NotServed(LaunchError):
 
 
 class KubeApi:
-    """One namespace of one cluster. `load` reads address and credentials, again if the credentials are rejected."""
+    """One namespace of one cluster. `load` reads the address and credentials; called again if these are rejected."""
 
     def __init__(self, load: Callable[[], Configuration], namespace: str) -> None:
         self._load, self._namespace = load, namespace
@@ -118,7 +118,7 @@ class KubeApi:
 
     @contextmanager
     def log(self, pod: str, container: str, **query: str) -> Iterator[Iterator[bytes]]:
-        """Yield an iterator over a pod's log, in pieces. Raises LaunchError; NotAnswering also in the middle of it."""
+        """Yield an iterator over a pod's log, in pieces. Raises LaunchError; during iteration, NotAnswering."""
         with _translated(self._configuration.host), self._open_log(pod, container, query) as response:
             if response.status_code != httpx.codes.OK:
                 response.read()
@@ -129,7 +129,7 @@ class KubeApi:
 
     @contextmanager
     def _open_log(self, pod: str, container: str, query: dict[str, str]) -> Iterator[httpx.Response]:
-        """Yield the response to a request for a log; retries once if the token has expired."""
+        """Yield the response to a request for a log; retries once if the credentials are rejected."""
         for again in (True, False):
             with self._http.stream(
                 "GET",
@@ -227,7 +227,8 @@ class KubeApi:
     def _check_rights(self, right: Right, response: httpx.Response) -> None:
         """If a right is denied, raise NotAnswering if the denial is probably temporary, else Refused.
 
-        A server temporarily denies everything while it loads its roles after a start, and after a token has expired.
+        Every denial of an optional right (`without`) raises Refused. A server temporarily denies everything while it
+        loads its roles after a start, and after a token has expired.
         """
         if response.status_code not in DENIALS:
             return
@@ -268,7 +269,7 @@ def _reason(response: httpx.Response) -> str:
 
 
 def _names_object(response: httpx.Response) -> bool:
-    """Return whether a response 404 is about a missing object; False: the cluster does not serve the kind of object."""
+    """Return whether a 404 response is about a missing object; False: the cluster does not serve the kind of object."""
     try:
         return bool(response.json()["details"]["name"])
     except (ValueError, KeyError, TypeError):
@@ -276,7 +277,7 @@ def _names_object(response: httpx.Response) -> bool:
 
 
 def _wait_s(response: httpx.Response) -> float:
-    """Return the pause that the server requested, in seconds; 0 if it requested none."""
+    """Return the pause that the server requested, in seconds, at most MAX_WAIT_S; 0 if it requested none."""
     text = response.headers.get("Retry-After", "")
     return min(float(text), MAX_WAIT_S) if text.isdecimal() else 0.0
 

@@ -49,7 +49,7 @@ class LogCursor:
         self._met = 0
 
     def find_gap(self, line: bytes) -> "Gap | None":
-        """Return the gap before a timestamped line; None if no lines are missing. Raises ValueError as `take` does."""
+        """Return the gap before a timestamped line; None if no lines are missing. Raises ValueError for other lines."""
         moment, text = _split(line)
         unmet = self._seen[self._met :]
         if self.last is None and not text.startswith(FRAME_START):
@@ -139,7 +139,7 @@ class PodLog(threading.Thread):
         self._give_up.set()
 
     def _read(self, *, follow: bool) -> bool:
-        """Read until the stream ends; return False if it broke or could not be opened."""
+        """Read until the stream ends; return whether it was read completely."""
         query = {"timestamps": "true"} | ({"follow": "true"} if follow else {})
         if self._cursor.since:
             query["sinceTime"] = self._cursor.since
@@ -260,7 +260,7 @@ class GatheredLog:
         yield self._write(f"{line}\n".encode())
 
     def close_frame(self, cause: JobCause | None, exit_code: int | None) -> Iterator[bytes]:
-        """Write the platform's cause, if any, then the last lines, with `exit_code` unless that is None."""
+        """Write the cause, if any, then the held last lines. exit_code: replaces the one there; None: keeps it."""
         if cause is not None:
             message = " ".join(cause.message.split())
             yield from self.note(CAUSE_LINE.format(type=cause.type.replace(":", " "), message=message))

@@ -78,7 +78,10 @@ def attempts_of(api: KubeApi, family: str) -> list[tuple[int, str]]:
 
 
 def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, ...]) -> tuple[RunPlan, tuple[str, ...]]:
-    """Return the plan and its extra arguments with bucket addresses in place of the working copy's paths."""
+    """Return the plan and its extra arguments with bucket addresses in place of the working copy's paths.
+
+    Returns both unchanged if the store is not in a bucket.
+    """
     mirror = directory.mirror
     if mirror is None:
         return plan, extra_argv
@@ -154,9 +157,8 @@ def xpk_environment(caller: dict[str, str]) -> dict[str, str]:
 def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
     """Run xpk until the workload exists. Raises LaunchError with the end of xpk's output.
 
-    Retries after an outage, and once after a first denial.
-
-    exists: returns whether the workload exists. xpk's exit code is ignored: xpk may fail after creating the workload.
+    Retries after an outage, and once if the first attempt is denied. exists: returns whether the workload exists; xpk's
+    exit code does not decide, because xpk may fail after it created the workload.
     """
     missing = list(missing_tools([word for word in argv if word]))
     if missing:
