@@ -38,7 +38,7 @@ class BisectedPoint(Frozen):
     why: str = ""  # the verdict behind the mark, or why the point was skipped
     runs: int = 0  # number of this point's runs
     level: float | None = None  # time relative to good: 0.08 is 8 % more; None for other metrics and without runs
-    low: float | None = None  # ends of the 99 % interval of `level`
+    low: float | None = None  # low, high: ends of the 99 % interval of `level`
     high: float | None = None
     chance: float = 0.0  # posterior probability that this point is the culprit
 

@@ -86,8 +86,8 @@ def highest(levels: Iterable[Level]) -> Level | None:
     return next((level for level in reversed(LEVELS) if level in found), None)
 
 
-# The last state of a save that one host's log shows. `not_visible`: this host prints no commits, which only the primary
-# host does, and its log shows the end of its own part of the save.
+# The last state of a save that one host's log shows. `not_visible`: the log shows the end of this host's part of the
+# save, but no commit, because only the primary host prints commits.
 CheckpointState = Literal[
     "announced", "blocking_done", "background_done", "committed", "validated", "restored", "not_visible", "failed"
 ]
@@ -206,7 +206,7 @@ class CheckpointProof(Frozen):
     files: int = 0  # number of files
     bytes: int = 0  # size of all files
     manifest: str | None = None  # path of the crc32c manifest that was written or checked; None: neither
-    tree_digest: str | None = None  # SHA-256 of (path, shape, dtype) of all arrays; None if an array is unreadable
+    tree_digest: str | None = None  # SHA-256 of (path, shape, dtype) of all arrays; None: unreadable or no arrays
     seconds: float = 0.0  # duration of the verification
     verified_at: str = ""  # ISO 8601
     levels: tuple[Level, ...] = ()  # levels of proof that the step reached, the lowest first
@@ -230,7 +230,7 @@ type Save = tuple[CheckpointEvent | None, CheckpointProof | None]
 
 
 class LifeSpan(Frozen):
-    """One activity in the life of a checkpoint. `bytes_per_s` is None if unknown or if no data is transferred."""
+    """One activity in the life of a checkpoint. `bytes_per_s` is None if it is unknown or no data is transferred."""
 
     part: str  # "blocking", "background", or the name of a check
     begin_s: float  # time, in seconds after the start of the run
@@ -273,7 +273,7 @@ def pair_saves(events: Iterable[CheckpointEvent], proofs: Iterable[CheckpointPro
 
 
 def _same_place(proof: CheckpointProof, event: CheckpointEvent) -> bool:
-    """Return whether the proof and the save may be of one folder: one path ends with the other, or none is printed.
+    """Return whether the proof and the save may be of one folder: one path ends with the other, or the log has no path.
 
     This check keeps equal step numbers of different runs apart.
     """

@@ -55,7 +55,7 @@ class Decision(Frozen):
     level: str = ""  # the judged steps, for a time with several levels: "steady steps", "typical steps"
     evidence: str = ""  # the number of runs in words, e.g. "one run of each"
     p_value: float | None = None  # probability of such an effect if the arms are equal
-    runs_wanted: int | None = None  # total runs per arm that would probably give a verdict; None: given, or too many
+    runs_wanted: int | None = None  # total runs per arm that would probably give a verdict; None: enough, or too many
     cost_text: str = ""  # cost of the additional runs
 
 
@@ -153,7 +153,7 @@ class ArmSummary(Frozen):
 
     @property
     def ref(self) -> str:
-        """The branch or tag that the user named, else the arm's name."""
+        """The label's first part: the ref that the user named, the arm's name, or e.g. "blessed 2026-11-24"."""
         return self.label.split(" · ", 1)[0]
 
     @property
@@ -184,7 +184,7 @@ class ComparisonRecord(Frozen):
     stalls: dict[str, tuple[Stall, ...]] = {}  # arm -> stalls
     next_command: str = ""  # the command to type next; empty: none
     parities: tuple[Parity, ...] = ()  # the loss first
-    times: tuple[TimeAccount, ...] = ()  # one account per run that has step times or died
+    times: tuple[TimeAccount, ...] = ()  # one account per run with enough step times, or that died and has dates
     equal_by_construction: str = ""  # why the arms' times cannot differ; empty: they can
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that are not in the other arm, the newest first
     checkpoints: CheckpointDifference | None = None  # at the last common step; None without one

@@ -19,15 +19,18 @@ class ValueDifference(Frozen):
     where: tuple[int, ...] = ()  # index of the largest difference; in the stacked array if one side stacks layers
     # number of values with different bits whose difference is NaN or infinite; norm and largest leave them out
     not_finite: int = 0
-    lost: tuple[int, int] = (0, 0)  # per checkpoint: number of values that are not finite here, but in the other
+    lost: tuple[int, int] = (0, 0)  # per checkpoint: number of values that are finite only in the other one
 
 
 class ArrayDifference(Frozen):
-    """A pair of arrays with equal meaning. One checkpoint may stack all layers where the other has one array each."""
+    """Arrays of equal meaning in two checkpoints; one checkpoint may lack them.
+
+    One checkpoint may have a stacked array where the other has one array per layer.
+    """
 
     role: ArrayRole
     names: tuple[str, ...] = ()  # names in the first checkpoint; empty if it lacks the array
-    other_names: tuple[str, ...] = ()  # names in the other checkpoint; in both, several names: one array per layer
+    other_names: tuple[str, ...] = ()  # names in the other checkpoint; several names in either: one array per layer
     layer_axis: int | None = None  # axis of the stacked array; None if neither side is stacked
     shape: tuple[int, ...] = ()  # of the array `names[0]`
     other_shape: tuple[int, ...] = ()
@@ -62,7 +65,7 @@ class CheckpointDifference(Frozen):
 
     @property
     def equal(self) -> bool:
-        """Whether all compared arrays are equal bit for bit, and no array with `is_state` lacks a comparison."""
+        """Whether the checkpoints and all arrays with `is_state` were compared, and all compared arrays are `exact`."""
         return not self.problem and all(
             array.exact for array in self.arrays if array.is_state or array.values is not None
         )
@@ -74,7 +77,7 @@ class CheckpointDifference(Frozen):
 
     @property
     def differing(self) -> tuple[ArrayDifference, ...]:
-        """The compared arrays that differ, and the arrays with `is_state` that could not be compared."""
+        """The compared arrays that are not `exact`, and the arrays with `is_state` that could not be compared."""
         return tuple(a for a in self.arrays if not a.exact and (a.is_state or a.values is not None))
 
     @property

@@ -30,7 +30,7 @@ def rows_from_json(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def metric_from_json(value: Any) -> int | float | None:
-    """Return a number of a metrics file, as 64-bit float beyond 2^53; None for anything else."""
+    """Return a number of a metrics file; None for anything else. Integers beyond 2^53 become 64-bit floats."""
     value = number_from_json(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -38,7 +38,7 @@ def metric_from_json(value: Any) -> int | float | None:
 
 
 def step_from_json(value: Any) -> int:
-    """Return the number of a step, which may be written as a float. Raises ValueError for anything else."""
+    """Return a step's number, which may be written as a float. Raises ValueError if it is no integer up to 2^53."""
     step = metric_from_json(value)
     if step is None or not abs(step) <= MAX_INT or step != int(step):
         raise ValueError(f"{value!r:.40} is no step")

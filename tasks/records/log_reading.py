@@ -241,7 +241,10 @@ def _rank_memory(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 class LogReading(Frozen):
-    """A parsed log file. `page`: the field `case` of the page of MaxView (another tool) with the log; None: no page."""
+    """A parsed log file.
+
+    `page`: the field `case` of the page of MaxView (another tool) from which the log was read; None: not from a page.
+    """
 
     format: str
     runs: tuple[RunReading, ...]

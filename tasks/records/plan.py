@@ -62,7 +62,7 @@ class RunPlan(Frozen):
     log_limit_mb: int = 10_000  # in MB; a local run with a larger log is stopped
     run_name: str  # unique name of the run in the store
     directory: str  # the run's folder in the store
-    identity: str  # hex digest of the result's inputs; a later request with an equal identity resumes this run
+    identity: str  # hex digest of the result's inputs; a later request with an equal one reuses or resumes this run
     ref: str | None = None  # branch, tag or commit that the user named; it resolved to `commit`
     repository: str | None = None  # repository that contains `ref`; None: the checkout of maxview itself
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that are not in the other arm, the newest first

@@ -73,7 +73,7 @@ class RunRecord(Frozen):
     def derive[T](self, name: str, compute: Callable[["RunRecord"], T]) -> T:
         """Return `compute(self)`, cached under `name` until reading, metrics or program is another object.
 
-        Copies of a record share the cache.
+        Copies that are made after the first call share the cache.
         """
         parts = (self.reading, self.metrics, self.program)
         known, value = self.derived.get(name, ((), None))

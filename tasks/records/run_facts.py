@@ -52,7 +52,7 @@ class StepLevels(Frozen):
 
     quick: StepLevel
     middle: StepLevel
-    slow: float = 0.0  # fraction of steps that take more than 1.25 × the usual step
+    slow: float = 0.0  # fraction of steps longer than 1.25 × `step_time_levels.usual_step`
     shift: float = 0.0  # change of the level within the run, as a natural logarithm; 0 if chance can explain it
     mean: float = 0.0  # mean seconds per step, stalls included, without the first step
 
@@ -72,7 +72,7 @@ class RunFacts(Frozen):
     """The facts of one run, independent of the other arm, the run's number and the first step's number."""
 
     code: str  # digest of the code that computed the facts; with other code they are recomputed
-    levels: dict[str, StepLevels] = {}  # metric -> its levels; omitted with fewer than two usable steps
+    levels: dict[str, StepLevels] = {}  # metric -> its levels; omitted if the run has too few steps
     wall: StepLevels | None = None  # step time including waits for a CPU; None with fewer than two usable steps
-    account: TimeAccount | None = None  # None: the run has too few steps, or died and its log has no dates
+    account: TimeAccount | None = None  # None: too few timed steps, and the run did not die or its log has no dates
     values: dict[str, Measured] = {}  # metric -> its value; omitted if the run has none

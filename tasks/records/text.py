@@ -34,7 +34,7 @@ _VISIBLE = _pictures()
 
 
 def visible(text: str) -> str:
-    """Return a line of text without colour codes, and with symbols for other control and format characters but tabs."""
+    """Return a line of text without colour codes; symbols replace other control and format characters, except tabs."""
     if text.isascii() and text.isprintable():
         return text
     return _COLOUR.sub("", text).translate(_VISIBLE)

@@ -48,7 +48,7 @@ def resolve_config(
 ) -> ResolvedConfig:
     """Return one arm's config for one case, merged from the LAYERS.
 
-    Raises ConfigError with every problem of every layer.
+    Raises ConfigError with every problem of the layers; the merged values are checked only if there is none.
     """
     problems = Problems()
     readers = layers_of_case(target, case, model, root)
@@ -107,7 +107,7 @@ def load_case(case: str, model: str, root: Path) -> dict[str, Value]:
 
 
 def devices_of(target: Target) -> Devices:
-    """Return the devices of the target; CPU devices without `memory_gib` share this machine's memory."""
+    """Return the devices of the target; CPU devices here, if without `memory_gib`, share this machine's memory."""
     memory = target.device_memory_gib
     if memory is None and target.trains_here and target.platform == "cpu":
         memory = machine_memory_gib() / target.devices
@@ -115,7 +115,7 @@ def devices_of(target: Target) -> Devices:
 
 
 def _with_origin(line: str, values: Mapping[str, Value]) -> str:
-    """Return the problem `line` after the origin of the key that it names; of several keys, from the latest layer."""
+    """Return the problem `line` after the origin of the key that it names; the latest layer's, if it names several."""
     keys = [key for key in values if re.search(rf"\b{key}=", line)]
     origins = [values[key] for key in keys if values[key].layer != "base"] or [values[key] for key in keys]
     last = max(origins, key=lambda value: LAYERS.index(value.layer))
@@ -125,7 +125,10 @@ def _with_origin(line: str, values: Mapping[str, Value]) -> str:
 def find_unfit(
     names: Sequence[str], target: Target, *, model: str | None = None, root: Path = CONFIG_ROOT
 ) -> dict[str, str]:
-    """Return the cases that do not fit the model (default: the target's) or the target's devices: case → reason."""
+    """Return the cases that do not fit the model (default: the target's) or the target's devices: case → reason.
+
+    Empty for a target that replays logs. Raises ConfigError if a file cannot be read.
+    """
     if target.plays_logs:
         return {}
     found: dict[str, str] = {}
@@ -151,9 +154,9 @@ def fit_config(
 ) -> ResolvedConfig:
     """Return the config without the keys that the arm's trainer lacks, for example at an older commit.
 
-    A missing key is dropped if only base.yml sets it, else added to `problems`. A custom command keeps only `steps` and
-    the keys with a placeholder. It trains its own model, so keys from a model's or target's file are no problem either,
-    nor are keys with the value of base.yml.
+    A missing key is added to `problems` unless only base.yml sets it. A custom command lacks all keys but `steps` and
+    those with a placeholder. It trains its own model, so its missing keys are also no problem if a model's or target's
+    file sets them, or if they have the value of base.yml. MaxText and a trainer without a checkout keep all keys.
     """
     if trainer.command is not None:
         known = trainer.command.template.names | {"steps"}

@@ -48,7 +48,7 @@ class ArmOverrides(Frozen):
 
 
 def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path) -> dict[str, TrainerSource]:
-    """Return each arm's trainer by the arm's name. Creates checkouts and environments in the folder `cache`.
+    """Return arm → its trainer. Creates checkouts and environments in the folder `cache`, and removes old checkouts.
 
     Raises ConfigError with every problem, CheckoutError and SoftwareError.
     """

@@ -83,8 +83,8 @@ def check_baselines(plans: Sequence[RunPlan], place: str) -> None:
 def blessed_runs(plan: RunPlan, store: Store, place: str) -> list[RunRecord]:
     """Return the blessed runs to compare with a candidate's `plan`, and store them as runs of the first arm.
 
-    `aa` marks them as runs of a control: the candidate's plan has it, or the candidate has the blessed run's commit,
-    unchanged and with no `software`. Raises ConfigError if there is no baseline file.
+    Their plans have `aa` (an A/A control) if the candidate's plan has it, or if the candidate runs the blessed run's
+    commit without uncommitted changes and without `software`. Raises ConfigError if there is no baseline file.
     """
     path = find_baseline(place, plan.comparison, plan.target, plan.case)
     baseline = read_baseline(path)

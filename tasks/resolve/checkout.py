@@ -19,8 +19,8 @@ from tasks.resolve.git import GitError, run_git
 KEPT_S = 14 * 86_400.0  # seconds; a checkout unused for longer is removed
 UNFINISHED_S = 86_400.0  # seconds; an unfinished checkout older than this is removed
 FOLDER = "checkouts"  # in the cache
-# File in a checkout with git's commit object. The SHA is the object's hash, and the object contains the hash of the
-# tree, so a changed file is always detected.
+# File in a checkout with git's commit object and the submodules' commits. The SHA is the object's hash, and the object
+# contains the hash of the tree, so a changed file is always detected.
 COMMIT = ".maxview-commit"
 ALGORITHMS = {40: "sha1", 64: "sha256"}  # number of hex digits of a SHA → hash algorithm
 type Entry = tuple[bytes, bytes]  # mode in git's tree, hash

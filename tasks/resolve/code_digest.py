@@ -27,9 +27,10 @@ def digest_code(text: str) -> str:
 def digest_trainer(root: Path) -> str:
     """Return a digest of the code that maxview's trainer runs from the checkout `root`; "" if a module is invalid.
 
-    Equal digests mean that the trainers do the same work on the host. Comments, docstrings and layout are left out, and
-    names of local variables that the code cannot read. Digests of different Python versions differ. The names of files
-    and folders in `root` are included, because the trainer starts there: Python would import a folder `jax`.
+    Equal digests mean that the trainers do the same work on the host. A digest ignores, in modules below FOLDERS,
+    comments, docstrings, layout, and names of local variables that the code cannot read. Digests of different Python
+    versions differ. Modules and names of folders directly in `root` are included, because the trainer starts there:
+    Python would import a folder `jax`.
     """
     digest = hashlib.sha256()
     try:
@@ -41,7 +42,10 @@ def digest_trainer(root: Path) -> str:
 
 
 def _modules(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield (path, digest of the content) of the folders (digest "") and modules in `root`, and of files in FOLDERS."""
+    """Yield (path, digest) of modules and folders (digest "") directly in `root`, and of files in FOLDERS.
+
+    Leaves out configs and caches in FOLDERS. Only modules in FOLDERS are parsed; other files count byte by byte.
+    """
     for path in sorted(root.iterdir()):
         if path.is_dir() or path.suffix in (".py", ".pyc", ".so", ".pth"):
             yield path.name, "" if path.is_dir() else _hash(path.read_bytes())

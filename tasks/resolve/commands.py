@@ -134,7 +134,7 @@ def plan_compile(
     """Return the invocation that compiles an arm's step and writes the results, such as `compile.json`, to `directory`.
 
     Maxview's trainer reads `config.yml` there, and caches compiled programs in the folder `programs` (None: no cache).
-    Raises ConfigError for a custom program, and for config values that the arm's MaxText does not support.
+    Raises ConfigError for a custom command, and for config values that the arm's MaxText does not support.
     """
     if trainer.command is not None:
         raise ConfigError(["a custom command cannot be compiled ahead of time: only maxview's and MaxText's can"])
@@ -156,9 +156,9 @@ def plan_compile(
 
 
 def name_in_maxtext(topology: Topology) -> str:
-    """Return MaxText's name of a slice, such as "v6e-32", which ends with the number of devices.
+    """Return MaxText's name of a slice, such as "v6e-32": the generation and the number of devices.
 
-    A name of v5p ends with the number of cores: two per device.
+    For v5p, the number counts cores, two per device.
     """
     generation = topology.name.partition(":")[0]
     if generation == "v5p":

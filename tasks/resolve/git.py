@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 600.0  # long enough to fetch one commit of a big repository
 # Excludes `ext::` addresses, which run a command.
 PROTOCOLS = "file:git:http:https:ssh"
-# the caller's only GIT_* variables that git gets; they configure how to log in
+# git gets only these GIT_* variables of the caller; they configure how to log in
 SSH_SETTINGS = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
 MAX_COMMITS = 200  # limit of listed commits
 _COMMIT = "%H%x00%cI%x00%an%x00%s%x01"  # format of a listed commit: SHA, time, author, subject
@@ -55,7 +55,7 @@ def run_git(words: Sequence[str], *, folder: Path | None = None, whole: bool = F
 def list_commits(folder: Path, without: str, sha: str) -> "tuple[Commit, ...]":
     """Return `sha` and its ancestors, without `without` and its ancestors: newest first, at most MAX_COMMITS.
 
-    Returns () if git is missing, the folder is no clone, or the clone lacks one of the two commits.
+    Returns () if git fails, e.g. because it is missing, or because the folder is no clone or lacks one of the commits.
     """
     from tasks.records import Commit  # imported here because it loads polars, and the command line needs only refs
 

@@ -168,7 +168,10 @@ class CompareOptions(ArmsOptions):
     out: Out = DEFAULT_OUT
 
     def read_budget(self) -> float | None:
-        """Return the time limit of --until-decided in seconds; None if there is none. Raises ValueError."""
+        """Return the time limit of --until-decided in seconds; None if there is none.
+
+        Raises ValueError for invalid limits of time or runs, and for limits without --until-decided.
+        """
         problems, seconds, most = [], None, self.more.max_repeats
         if not self.more.until_decided:
             given = {"--budget": self.more.budget or None, "--max-repeats": most}

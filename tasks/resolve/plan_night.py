@@ -106,7 +106,8 @@ class NightRecord(Frozen):
 def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = CONFIG_ROOT) -> NightPlan:
     """Return the plan of the night to run: an unfinished night of the same day and request, else a new night.
 
-    With `fresh`, the night is always new. Raises ConfigError with every problem, StoreError.
+    A new plan is written to the store. With `fresh`, the night is always new. Raises ConfigError with every problem,
+    StoreError.
     """
     request_hash = hash_identity(request.model_dump(exclude={"fresh", "out"}))
     known = {plan.id: plan for plan in _read(store, "plan.json", NightPlan)}
@@ -221,7 +222,8 @@ def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None
     """Return the refs of the comparison's arms, pinned to commits for the whole night. Raises ConfigError.
 
     The baseline `previous` is the branch's commit in the last night, or in this night if the last night did not compare
-    it. Arms that differ in nothing, not even in the commit, are a control. Returns no refs if the arms have none.
+    it. With the baseline `blessed`, both refs are the branch. Arms that differ in nothing, not even in the commit, are
+    a control. Returns no refs if the arms have none.
     """
     if not spec.has_refs:
         return ArmOverrides()
@@ -251,7 +253,10 @@ def _look_up(spec: Comparison, item: NightlyComparison, arm: Arm, name: str) -> 
 def finish_night(
     plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
 ) -> NightRecord:
-    """Write the night's record to the store, which marks the night as finished. found: lines of `tell_culprit`."""
+    """Write the night's record to the store, which marks the night as finished; return the record.
+
+    found: lines of `tell_culprit`.
+    """
     before = find_night_before(plan, store)
     record = NightRecord(
         plan=plan,
@@ -313,7 +318,7 @@ def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Ite
 
 
 def read_records(store: Store) -> Iterator[NightRecord]:
-    """Yield the record of every finished night in the store."""
+    """Yield the record of every finished night in the store. Raises StoreError for a damaged record."""
     return _read(store, "record.json", NightRecord)
 
 

@@ -48,7 +48,7 @@ class Logs:
         return [view for side in self.by_side.values() for view in side]
 
     def unique(self, side: str) -> list[tuple[str, int, Kind]]:
-        """Return (anchor, line number, kind) of the first line of each kind that the other side never prints."""
+        """Return (anchor, line number, kind) of the first line of each `Kind` that the logs of the other side lack."""
         other = {kind for name, views in self.by_side.items() if name != side for view in views for kind in view.kinds}
         found: dict[str, tuple[str, int, Kind]] = {}
         for view in self.by_side[side]:
@@ -59,33 +59,36 @@ class Logs:
         return list(found.values())
 
     def view(self, arm: ArmSummary, run: int) -> LogView | None:
-        """Return the log of the arm's run number `run`, from 0 (programs follow the runs), or None."""
+        """Return the log of the arm's run number `run`, from 0; numbers after the last run select programs.
+
+        Returns None if the page does not have that log.
+        """
         names = (*arm.runs, *arm.programs)
         return self._views.get((arm.name, names[run])) if run < len(names) else None
 
     def anchor(self, arm: ArmSummary, source: Source | LogError | None) -> str | None:
-        """Return the anchor of the line of a source or of a cause of death; None if the page does not have the line."""
+        """Return the anchor of the line of a source or of a cause of death; None if the page has no such line."""
         if source is None or not source.line:
             return None
         view = self.view(arm, source.run)
         return view.anchor(source.offset) if view is not None else None
 
     def evidence_anchor(self, evidence: Evidence) -> str | None:
-        """Return the anchor of the line with the evidence for a finding; None if the page does not have the line."""
+        """Return the anchor of the line with the evidence for a finding; None if the page has no such line."""
         arm = self._arms.get(evidence.arm)
         return self.anchor(arm, evidence.source) if arm is not None else None
 
     def before_death(self, arm: ArmSummary) -> list[str]:
-        """Return the last lines up to the line with the arm's cause of death; empty without a cause or its log."""
+        """Return the last lines up to and including the arm's cause of death; empty without a cause or a log."""
         error = arm.cause_of_death
         view = None if error is None else self.view(arm, error.run)
         return [] if view is None else view.before_death
 
 
 def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Source, tuple[str, ...]]:
-    """Return source → names of the values read there, for the lines of run number `run` that the page refers to.
+    """Return source → names of the values and events there, for the lines of run number `run` that the page refers to.
 
-    Of a curve, only the first and the last line are included, without names.
+    A number after the last run selects a program. A curve adds only its first and its last line, without names.
     """
     places: dict[Source, tuple[str, ...]] = {}
 

@@ -29,7 +29,7 @@ _TRACEBACK = re.compile(rb"Traceback \(most recent call last\):")
 def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
     """Yield (byte offset, text) of every line in the part `span` (begin, end) of a file, in constant memory.
 
-    A line with several records with a prefix is split before each of them, and before records without a prefix.
+    A line is split before every prefix in it. If it has several prefixes, it is also split before records without one.
     """
     begin, end = span
     with path.open("rb") as file:
@@ -56,7 +56,10 @@ def lines_of(data: bytes, base: int) -> Iterator[tuple[int, str]]:
 
 
 def _break_between(data: bytes, begin: int, end: int) -> set[int]:
-    """Return the offsets of records without a prefix. Text directly after a prefix belongs to the prefix's record."""
+    """Return the offsets of records without a prefix, and of the exceptions that end tracebacks.
+
+    Text directly after a prefix belongs to the prefix's record.
+    """
     own = {match.end() for match in _PREFIX_AND_SPACE.finditer(data, begin, end)}
     found = {match.start() for match in _STARTS.finditer(data, begin, end)}
     for match in _TRACEBACK.finditer(data, begin, end):

@@ -1,7 +1,7 @@
 """Writes a log of any size as pieces that the page loads on demand, and maps its byte offsets to line numbers.
 
 The text of a run can be a part of its log file: other runs may be before it. The page numbers lines as the log file
-does: the number in the run's text (from 1) plus `LogView.lines_before`. If that is unknown, it is 0.
+does: the number in the run's text (from 1) plus `LogView.lines_before`, which is 0 if unknown.
 """
 
 import base64
@@ -20,7 +20,7 @@ from tasks.records import Source
 from tasks.records.text import shorten, visible
 
 PIECE = 1_000_000  # characters; a piece ends with the line that reaches this size
-LINES_BEFORE_DEATH = 12  # lines shown up to the line with the cause of death, which is one of them
+LINES_BEFORE_DEATH = 12  # lines shown up to and including the cause of death
 MAX_FOLDS = 2_000  # tracebacks per log that can be folded
 MAX_TEXT_LENGTH = 300  # characters of a line that is shown outside of the log, such as a traceback's cause
 MAX_TRACEBACK_LINES = 2_000  # longer tracebacks are not folded
@@ -40,7 +40,7 @@ _OWN = re.compile(
 
 _DIGITS = b"0123456789"
 _ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
-BITS = 1 << 15  # number of bits in a filter
+BITS = 1 << 15  # number of bits in the filter of a `SearchFilter`
 MAX_FILTERED_BYTES = 300_000  # bytes of all distinct lines of a piece; a piece with more gets no filter, to save time
 
 
@@ -66,8 +66,8 @@ class Kind:
 class LogView:
     """A run's log on the page: its pieces are in `logs/<prefix>-<n>.js`, the complete text in `file`.
 
-    With several pieces, `logs/<prefix>-letters.js` has a filter of each (`SearchFilter`): the hashes of
-    every three consecutive bytes. By these filters, a search skips pieces that cannot contain the word.
+    With several pieces, `logs/<prefix>-letters.js` has one filter per piece (see `SearchFilter`). A search skips the
+    pieces whose filter shows that they lack the searched word.
     """
 
     title: str
@@ -83,7 +83,7 @@ class LogView:
         default_factory=list
     )  # the last lines up to the one with the cause of death, shortened
     kinds: dict[str, Kind] = field(default_factory=dict)  # text that `kind_of` returns -> the lines with this text
-    _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # cache: line without digits -> its kind
+    _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # cache: line without digits -> kind
     starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line in the log file
     end: int = 0  # byte offset after the last line in the log file
     lines_before: int = 0  # lines of the log file before the run's text; 0 if unknown
@@ -104,7 +104,10 @@ class LogView:
         return None if number is None else f"{self.prefix}-L{number}"
 
     def count_kind(self, data: bytes, text: str) -> None:
-        """Add the last line to the count of its kind. `data`: the line's bytes, `text`: the line as displayed."""
+        """Count the last line under its kind, unless `kind_of` returns "" or it is a new kind beyond MAX_KINDS.
+
+        data: the line's bytes. text: the line as displayed.
+        """
         quick = data[:MAX_KIND_LENGTH].translate(None, _DIGITS)  # most lines differ from another line by digits only
         known = self._quick.get(quick)
         if known is None:
@@ -136,11 +139,11 @@ def write_log(
     prefix: str,
     death: int | None = None,
 ) -> LogView:
-    """Write the files of a run's log in constant memory, except for 8 bytes per line.
+    """Write the files of a run's log and return its view. Needs constant memory, plus 8 bytes per line.
 
     lines: (byte offset in the log file, text) of each line of the run's text.
-    references: place in the log file -> names of the values that were read there; without names, the place only helps
-        to find `LogView.lines_before`.
+    references: position in the log file -> names of the values that were read there; a position without names only
+        helps to find `LogView.lines_before`.
     death: byte offset of the cause of death in the log file.
 
     Raises StoreError if a file cannot be written.
@@ -207,8 +210,8 @@ def write_log(
 def _count_lines_before(view: LogView, references: Mapping[Source, tuple[str, ...]]) -> int:
     """Return how many lines of the log file are before the run's text, by the line numbers of the references.
 
-    Returns 0 if the references disagree. They do so if the log file lost its line breaks: all of them are on its first
-    line, but the run's text is split into several lines. A single reference then gives a negative number: also 0.
+    Returns 0 without references, if they disagree, or if the result would be negative. The last two happen if the log
+    file lost its line breaks: in the file, every reference is on line 1, but the run's text is split into lines.
     """
     numbers = [(source.line, view.number(source.offset)) for source in references]
     differences = {in_file - in_text for in_file, in_text in numbers if in_text is not None}
@@ -221,7 +224,7 @@ class _Folds:
     def __init__(self) -> None:
         self.found: list[tuple[int, int, str]] = []  # first line, last line, cause
         self._first: int | None = None  # first line of the unfinished traceback, numbered in the run's text
-        self._margin = 0  # length of the logger's prefix before each of its lines
+        self._margin = 0  # length of the logger's prefix in each line of the traceback
         self._chained = 0  # line of the last exception, 0: none; a traceback within 4 lines after it is chained to it
 
     def take(self, place: int, text: str) -> None:
@@ -245,11 +248,12 @@ class _Folds:
 
 
 class SearchFilter:
-    """Collects the distinct lines of one piece and makes its filter. Lines that differ only in case or digits are one.
+    """Collects the distinct lines of one piece and makes its filter.
 
-    The filter lets a search skip a piece that lacks the searched word. For every three consecutive bytes of a line, in
-    lower case and with 0 for every digit, the bit at their hash is set. A piece can contain a word only if the bits
-    of all its triples of ASCII bytes are set; the page's script checks this (`mayHold`).
+    Lines that differ only in case or digits count as one line. The filter lets a search skip a piece that lacks the
+    searched word. For every three consecutive bytes of a line, in lower case and with 0 for every digit, the bit at
+    their hash is set. A piece can contain a word only if the bits of all triples of ASCII bytes in the word are set;
+    the page's script checks this (`mayHold`).
     """
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.git import MAX_COMMITS
 
-MAX_LINES = 100  # kinds of lines shown per side that the other side's logs lack
+MAX_LINES = 100  # limit of lines shown per side, one of each kind that the other side's logs lack
 
 
 def write_page(
@@ -114,7 +114,7 @@ def write_page(
 
 
 def _commits_command(record: ComparisonRecord) -> str:
-    """Return the git command that lists the commits between both sides; empty without two different commits."""
+    """Return the git command that lists the commits that only one side has; empty without two different commits."""
     left, right = record.baseline.commit, record.candidate.commit
     return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""
 

@@ -27,7 +27,7 @@ MARKS = {"good": "=", "bad": "✗", "between": "≠", "unknown": "?", "skipped":
 SUBJECT = 48  # characters of a commit's subject
 BAR = 20  # characters; length of the bar of a culprit that is certain (chance 1)
 
-WIDTH, HEIGHT = 960.0, 180.0  # px, like all lengths here; size of the area with the levels
+WIDTH, HEIGHT = 960.0, 180.0  # px, like all lengths below; size of the area with the levels
 LEFT = 88.0  # for the labels of levels
 STRIP = HEIGHT + 24  # y of the points without a level
 FLOOR, HIGHEST = STRIP + 56, 36.0  # y of the lower end of the bars of chances, and height of the bar of chance 1
@@ -53,7 +53,11 @@ class DrawnPoint:
 
 
 def render_bisection(record: Bisection, page: str = "") -> str:
-    """Return the text for a terminal: answer, counts, notes, differences, compile ledger, page and next command."""
+    """Return the text for a terminal: the answer and its counts, then the known details.
+
+    The details are: effects of code and packages, notes, program differences, compile ledger (only if nothing was
+    trained), page, next command.
+    """
     lines = [f"{SIGNS[record.outcome]} {visible(record.headline)}", f"  {show_counts(record)}"]
     lines += [f"  {corner.name}: {corner.verdict}, {corner.text}" for corner in record.corners]
     lines += [f"  {visible(note)}" for note in record.notes]
@@ -68,7 +72,10 @@ def render_bisection(record: Bisection, page: str = "") -> str:
 
 
 def render_ledger(points: Sequence[BisectedPoint]) -> list[str]:
-    """Return the compile ledger (facts about each point's compiled step) as aligned lines; ″: the program as above."""
+    """Return the compile ledger (facts about each point's compiled step) as aligned lines.
+
+    ″ stands for the same program as the last known one above.
+    """
     rows = [("commit", "program", "collectives", "recomputed", "memory", "subject"), *_ledger_rows(points)]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     right = {2, 3, 4}
@@ -95,7 +102,7 @@ def _ledger_rows(points: Sequence[BisectedPoint]) -> Iterator[tuple[str, str, st
 
 
 def draw_belief(record: Bisection) -> str:
-    """Return a Markdown table with a bar for each point of at least MIN_CHANCE; empty if there is none."""
+    """Return a Markdown table with a bar for each point with a chance of at least MIN_CHANCE; "" if there is none."""
     rows = [
         (
             f"`{point.name}`",
@@ -109,7 +116,7 @@ def draw_belief(record: Bisection) -> str:
 
 
 def bisection_markdown(record: Bisection) -> str:
-    """Return the answer in Markdown for both Prefect UIs."""
+    """Return the bisection in Markdown for both Prefect UIs."""
     blocks = [f"# {SIGNS[record.outcome]} {escape_markdown(record.headline)}", show_counts(record)]
     if record.corners:
         blocks.append("\n".join(f"- **{one.name}**: {one.verdict}, {one.text}" for one in record.corners))
@@ -144,9 +151,9 @@ def show_level(point: BisectedPoint) -> str:
 def draw_points(record: Bisection) -> tuple[list[DrawnPoint], list[Rule]]:
     """Return every point, and the horizontal lines at the levels of the good and, if known, the bad end.
 
-    The level of the good end is 0. If no point has a measured level, points marked good are at level 0; the culprit and
-    points marked bad or between are at level 1. Points without a level are drawn below, at STRIP. Levels beyond
-    ±1 do not extend the y axis; such points are drawn at its end.
+    If any point has a measured level, the good end is at level 0. Else points marked good are at level 0; the culprit
+    and points marked bad or between are at level 1. Points without a level are drawn below, at STRIP.
+    Levels beyond ±1 do not extend the y axis; such points are drawn at the end of the axis.
     """
     measured = any(point.level is not None for point in record.points)
     levels = [_level(record, number, measured) for number in range(len(record.points))]
@@ -191,7 +198,7 @@ def _level(record: Bisection, number: int, measured: bool) -> float | None:
 
 
 def publish_bisection(record: Bisection, store: Store) -> Path:
-    """Write the record and its page into the store, replacing earlier ones; return the page's path."""
+    """Write the record and its page into the store, replacing earlier versions; return the page's path."""
     parts = (check_name(record.comparison, "comparison"), check_name(record.case, "case"), check_name(record.id, "id"))
     folder = store.path.joinpath(FOLDER, *parts)
     folder.mkdir(parents=True, exist_ok=True)

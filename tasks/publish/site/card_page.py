@@ -32,7 +32,7 @@ MEANINGS = {
     "preflight": "both arms compile for a TPU slice and fit into its memory",
 }
 LEGEND = "✓ verified · (✓) verified, but the source has changed since · ✗ failed · – not verified"
-SHOWN = 3  # changed files that a line names
+SHOWN = 3  # limit of changed files that a line names
 SHORT = {  # name of a card's item -> head of its column in a terminal
     "same program": "program", "same bits": "bits", "same checkpoint": "cross", "equal losses": "losses",
     "checkpoints proved": "saves", "outside references": "outside", "preflight": "TPU",
@@ -58,7 +58,10 @@ def group_rows(card: Card) -> dict[str, list[CardRow]]:
 
 
 def summarise(card: Card) -> list[str]:
-    """Return a line per comparison: its trainers, its compared cases, and how many of them pass and fail each proof."""
+    """Return a line per comparison: its trainers, the number of compared cases, and per item how many are verified.
+
+    An item that failed in some cases also has the number of these cases.
+    """
     return [_sentence(name, rows) for name, rows in group_rows(card).items()]
 
 
@@ -79,7 +82,7 @@ def _sentence(name: str, rows: Sequence[CardRow]) -> str:
 
 
 def describe_changes(card: Card, changed: Changed) -> list[str]:
-    """Return a line for each set of changed files, with the number of rows that depend on it."""
+    """Return a line for each set of changed files, with the number of rows that depend on these files."""
     files: dict[tuple[str, ...], set[str]] = {}
     for row in card.rows:
         for item in row.items:
@@ -138,7 +141,10 @@ def _failures(rows: Sequence[CardRow]) -> list[str]:
 
 
 def _references(rows: Sequence[CardRow]) -> list[str]:
-    """Return a table of outside references: for each quantity, the largest difference relative to its limit."""
+    """Return the lines of a table with a row per outside reference and case; empty without checks.
+
+    Of several checks of one quantity, the row has the difference that is largest relative to its limit.
+    """
     checks = list(dict.fromkeys(check for row in rows for check in row.checks))
     if not checks:
         return []
@@ -153,7 +159,7 @@ def _references(rows: Sequence[CardRow]) -> list[str]:
 
 
 def _commands(name: str, rows: Sequence[CardRow]) -> list[str]:
-    """Return the commands that repeat the rows of the comparison `name`."""
+    """Return Markdown lines with the commands that repeat the rows of the comparison `name`."""
     targets = list(dict.fromkeys(row.target for row in rows if row.target)) or ["TARGET"]
     commands = [f"maxview compare {name} --case CASE --target {target}" for target in targets]
     commands += [f"maxview preflight {name} --case CASE --target SLICE"]

@@ -30,11 +30,11 @@ class Built(Frozen):
 
 
 def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None) -> Built:
-    """Write each comparison's page that is missing or stale, then the index page and `cases.js`.
+    """Write each comparison's page that is missing or stale, then the index page and affected `cases.js` files.
 
-    A page is stale if its stamp does not fit its record and the current code. `tell` is called with the address of each
-    written page. Raises StoreError if the index page or `cases.js` cannot be written; problems with a comparison are
-    in `Built.unread`.
+    A page is stale if its stamp does not fit its record and the code in tasks/publish. `tell` is called with the
+    address of each written page. Raises StoreError if the index page or `cases.js` cannot be written; problems with a
+    comparison are in `Built.unread`.
     """
     store.refresh("comparisons")
     written, kept, unread = [], 0, []
@@ -83,7 +83,7 @@ def publish_comparison(
 
 
 def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> Path:
-    """Write only the page of a comparison whose record is already in the store; return its path."""
+    """Write only the page of a comparison whose record is already in the store; return the page's path."""
     directory = store.comparison(record.comparison, record.case, record.id)
     lines: dict[str, Iterator[tuple[int, str]]] = {}
     runs = read_runs_by_name(record, store, known)
@@ -131,7 +131,7 @@ def read_packed_lines(text: Path) -> Iterator[tuple[int, str]]:
 
 
 def is_current(page: Path, record: bytes) -> bool:
-    """Return whether the page exists and was drawn from this record by the current code and templates."""
+    """Return whether the page exists and was drawn from this record by the current content of tasks/publish."""
     try:
         with page.open("rb") as file:
             found = _STAMP.search(file.read(HEAD).decode("utf-8", "replace"))
@@ -141,7 +141,7 @@ def is_current(page: Path, record: bytes) -> bool:
 
 
 def make_stamp(record: bytes) -> str:
-    """Return the stamp of a page that the current code and templates draw from this record."""
+    """Return the stamp of a page that the current content of tasks/publish draws from this record."""
     return hashlib.sha256(_digest_drawing().encode() + record).hexdigest()[:16]
 
 

@@ -36,7 +36,7 @@ MIN_HALF_RANGE = 0.02  # the y axis covers at least ± this share around its mid
 MAIN = (STEP_TIME.quick, *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
 TITLES = {metric.name: metric.middle or metric.title for metric in METRICS}
 TITLES |= {metric.quick: metric.title for metric in METRICS if metric.quick}
-OPEN_ROWS = 20  # groups are unfolded at first until they have more cases in all; the first group always
+OPEN_ROWS = 20  # groups after the first are folded if they and the groups above have more cases than this in all
 
 type Group = tuple[str, str, str]  # comparison, pair of refs, target
 # whether its metrics are in MAIN; metric -> unit; case -> metric -> values for the template (`Drawing._cell`)
@@ -71,7 +71,7 @@ def write_history_page(judged: Sequence[JudgedSeries], store: Store) -> Path | N
 
 
 class Drawing:
-    """Draws the series of a store. `rows` and `charts` are the data of the page's script."""
+    """Draws the series of a store. `draw_groups` fills `rows` and `charts`, the data of the page's script."""
 
     def __init__(self, judged: Sequence[JudgedSeries], store: Store):
         self._store = store
@@ -102,7 +102,7 @@ class Drawing:
     ) -> Iterator[tuple[str, list[Table], list[str], bool]]:
         """Yield name, tables and notes of each group, and whether its charts are unfolded at first.
 
-        The group with the longest series comes first.
+        Groups are ordered by their longest series, the longest first.
         """
         cases = 0
         for group, items in sorted(groups.items(), key=lambda pair: -max(len(item.series.nights) for item in pair[1])):
@@ -176,7 +176,7 @@ class Drawing:
         return self._pages.get(_page(series, night), "")
 
     def list_changes(self, groups: dict[Group, list[JudgedSeries]]) -> Iterator[dict[str, Any]]:
-        """Yield the changes, the latest first. All metrics of a group and case that changed on one night are one."""
+        """Yield the changes, the latest first. Metrics of a group and case that changed on one night are one change."""
         found: dict[tuple[Group, str, str], list[tuple[JudgedSeries, Event]]] = {}
         for group, items in groups.items():
             for item in items:
@@ -208,10 +208,10 @@ class Drawing:
             }
 
     def _commits_between(self, series: Series, event: Event) -> dict[str, Any]:
-        """Return the commits of the changed side on two nights, and the list of commits between them.
+        """Return the commits of one side on two nights, and the list of commits between them.
 
-        The list is read from the local clone. If the clone lacks the commits, it is the commits in the record of the
-        later comparison that the earlier record lacks.
+        The side is the baseline if it changed, else the candidate. The list is read from the local clone. If the clone
+        lacks the commits, the list has the commits in the later comparison's record that the earlier record lacks.
         """
         side = "baseline" if event.line == "baseline" or event.cause == "baseline" else "candidate"
         before, after = (getattr(night, f"{side}_commit") or "" for night in (event.before, event.after))
@@ -239,7 +239,7 @@ def _name(group: Group) -> str:
 
 
 def _notes(items: Sequence[JudgedSeries]) -> Iterator[str]:
-    """Yield each note on the main metrics with its cases, and with the metric if the note concerns only one."""
+    """Yield each note on the main metrics with its cases, and with the metric if the note concerns only one metric."""
     found: dict[str, list[Series]] = {}
     for item in items:
         for note in item.notes if item.series.metric in MAIN else ():
@@ -251,7 +251,7 @@ def _notes(items: Sequence[JudgedSeries]) -> Iterator[str]:
 
 
 def _offer_bisection(series: Series, commits: dict[str, Any]) -> str:
-    """Return the `maxview bisect` command; empty unless the arms are refs and several commits lie in between."""
+    """Return the `maxview bisect` command; empty unless the arms are refs and several commits are listed."""
     if len(commits["list"]) < 2 or series.comparison not in _with_refs():
         return ""
     words = ["maxview", "bisect", series.comparison, "--good", commits["before"], "--bad", commits["after"]]
@@ -263,7 +263,7 @@ def _offer_bisection(series: Series, commits: dict[str, Any]) -> str:
 
 @cache
 def _with_refs() -> frozenset[str]:
-    """Return the comparisons whose arms are refs."""
+    """Return the names of the comparisons whose arms are refs."""
     return frozenset(name for name in list_names("comparisons") if load_comparison(name).has_refs)
 
 
@@ -289,7 +289,10 @@ def _word(event: Event) -> str:
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of a chart's y axis, which covers all values and at least MIN_HALF_RANGE of the middle value."""
+    """Return the ends of a chart's y axis, which covers all values and the middle value ± its share MIN_HALF_RANGE.
+
+    Returns -1 and 1 without values, or if all values are 0.
+    """
     low, high = min(values, default=0.0), max(values, default=0.0)
     middle = (low + high) / 2
     half_range = max((high - low) / 2, abs(middle) * MIN_HALF_RANGE) or 1.0

@@ -120,7 +120,7 @@ class StoreIndex(Frozen):
     @field_validator("comparisons", mode="before")
     @classmethod
     def _of_rows(cls, value: Any) -> Any:
-        """Invert `_rows`. Raises ValueError for rows that another version of maxview wrote."""
+        """Invert `_rows`; return a value in another layout as it is. Raises ValueError for rows with other fields."""
         if not isinstance(value, dict):
             return value
         try:
@@ -156,7 +156,7 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
 
 
 def shorten_headline(headline: str, longest: int = MAX_HEADLINE_LENGTH) -> str:
-    """Return a headline of at most `longest` characters, without its beginning `A against B: ` if it has that."""
+    """Return a headline, shortened to `longest` characters, without the beginning `A against B: ` if it has one."""
     arms, _, rest = headline.partition(": ")
     return textwrap.shorten(visible(rest if " against " in arms else headline), longest, placeholder=" …")
 
@@ -222,7 +222,7 @@ def parse_index(page: str) -> StoreIndex | None:
 
 
 def gather_index(store: Store) -> StoreIndex:
-    """Build the index from all records in the store. It has no nights if the record of one night is unreadable."""
+    """Build the index from all records in the store. It has no nights if the record of any night is unreadable."""
     found: list[IndexedComparison] = []
     unread: list[str] = []
     names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/comparison.json")]

@@ -55,7 +55,7 @@ NEIGHBOURS = "cases.js"  # in the folder of each named comparison; the pages of 
 BROKEN = ("died", "failed", "regressed", "changed")  # outcomes of broken cells, the worst first
 HEALTHY = ("same", "improved")  # outcomes by which a broken cell is healed
 MAX_LISTED_RESULTS = 40  # latest results per case and pair in `cases.js`
-LISTED = 40  # newest results in the list, as it is without JavaScript
+LISTED = 40  # number of newest results that the list has without JavaScript
 MAX_TREND_RESULTS = 14  # latest results of a case and pair in a trend
 MIN_HALF_RANGE = 0.05  # the y axis of a trend covers at least the ratios 1 ± this, so that noise looks small
 LOCK = ".index.lock"
@@ -100,7 +100,7 @@ def rebuild_index(store: Store) -> None:
 
 
 def publish_night(store: Store, record: NightRecord) -> None:
-    """Add the night to the index page, and write its quarantines into `cases.js` of each of its named comparisons."""
+    """Add the night to the index page, and rewrite `cases.js` of each named comparison of the night."""
     index = update_index(store, add_nights([record]))
     for comparison in dict.fromkeys(cell.comparison for cell in record.plan.cells):
         write_neighbours(store, index, comparison)
@@ -109,8 +109,8 @@ def publish_night(store: Store, record: NightRecord) -> None:
 def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) -> None:
     """Write `cases.js` of a named comparison; do nothing if `index` is None.
 
-    The file contains the latest results of each case and pair, and the reason of a quarantine if the case was in
-    quarantine in the last night of the store and that night had the pair's target.
+    The file contains the latest results of each case and pair. A case in quarantine also has the reason, if the store's
+    last night had the pair's target.
     """
     if index is None:
         return
@@ -150,7 +150,7 @@ def write_beside(store: Store, name: str, html: str) -> Path:
 
 
 def link_home(store: Store, depth: int = 0) -> str:
-    """Return the address of the index page, as a page that is `depth` folders below it links to it."""
+    """Return the address of the index page, for a link on a page that is `depth` folders below the index page."""
     return "../" * depth + PAGE if store.mirror is None else store.link_to(store.path / PAGE)
 
 
@@ -273,7 +273,7 @@ def _other_changes(night: IndexedNight) -> list[str]:
 
 
 def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:
-    """Return (outcome, number of cells, x, width) per outcome; x and width in % of a bar of all cells.
+    """Return (outcome, number of cells, x, width) per outcome that occurs; x and width in % of a bar of all cells.
 
     "failed" is first, then the outcomes follow in the order of SHOWN. The numbers do not include cells in quarantine,
     but the length of the bar does.
@@ -290,10 +290,10 @@ def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float
 def find_states(nights: Sequence[IndexedNight]) -> dict[str, list[IndexedCell]]:
     """Return lists of cells by state; the state of a cell follows from the last night and the night before it.
 
-    The night before is the previous night on the same target. Cells in quarantine are "quarantined" and nothing else.
-    The others are "new" or "old" if they are broken now (the worst first; "old": they were broken before, too),
-    "healed" if they were broken and are now same or improved, and "unknown" if their outcome is. "absent" are the cells
-    of the night before that the last night lacks. Other cells are in no list.
+    The night before is the previous one in `nights` on the same target. Cells that are now in quarantine are only
+    "quarantined". Other cells of the last night are "new" or "old" if they are broken (the worst first; "old": also
+    broken before), "healed" if they were broken and are now same or improved, "unknown" if their outcome is unknown, or
+    else in no list. "absent" are the cells of the night before that the last night lacks.
     """
     now = {(cell.comparison, cell.case): cell for cell in nights[0].cells}
     last = next((night.cells for night in nights[1:] if night.target == nights[0].target), ())

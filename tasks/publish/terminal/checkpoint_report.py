@@ -13,7 +13,7 @@ MAX_ROWS = 20  # differing arrays shown
 
 
 def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
-    """Print each checkpoint's state, level, checks, size and problems; of a retired checkpoint only its path."""
+    """Print each checkpoint's state, level, checks, size and problems; of a retired one only the path. JSON has all."""
     if as_json:
         print(
             json.dumps([proof.model_dump(mode="json") | {"level": highest(proof.levels)} for proof in proofs], indent=1)
@@ -53,7 +53,7 @@ def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
 
 
 def _show_rows(console: Console, differing: Sequence[ArrayDifference]) -> None:
-    """Print one line per array, up to MAX_ROWS, instead of a table, because a table would fold the long names."""
+    """Print one line for each of up to MAX_ROWS arrays. A table would fold their long names."""
     console.print(f"{'norm':>10} {'largest':>10} {'at':>16} {'differing':>24}  array", style="bold")
     for array in differing[:MAX_ROWS]:
         values = array.values or ValueDifference(values=0)

@@ -1,4 +1,4 @@
-"""Prints configs on the terminal: a resolved config with the origins of its values, and the matrix of cases."""
+"""Prints configs on the terminal: a resolved config with the origins of its values, and the lists of all configs."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) ->
 
 
 def show_matrix(*, as_json: bool) -> None:
-    """Print the comparisons, cases, targets and models, each with its question, first comment or devices."""
+    """Print comparisons with their questions, cases and models with their first comments, and targets with devices."""
     cases = {name: first_comment(find("cases", name)) for name in list_names("cases")}
     comparisons = {name: load_comparison(name).question for name in list_names("comparisons")}
     targets = {name: load_target(name) for name in list_names("targets")}

@@ -1,4 +1,4 @@
-"""Renders the floors (levels of the equality proof) of several cases as one table, with reasons for those that fail."""
+"""Renders the floors (levels of the equality proof) of several cases as one table."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,8 @@ FLOORS = ("same program", "same bits", "same checkpoint")
 def render_floors(records: Sequence[ComparisonRecord], left_out: Mapping[str, str]) -> RenderableType:
     """Return the table; empty if no record has floors. left_out: case → reason why it was not run.
 
-    "Why not" has the evidence of each floor that does not hold or was not decided.
+    The column "Why not" has the evidence of each floor that does not hold or was not decided, or the reason why the
+    case was not run.
     """
     if not any(record.floors for record in records):
         return Group()

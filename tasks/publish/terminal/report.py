@@ -44,8 +44,8 @@ from tasks.publish.content.verdict_words import (
 from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
 from tasks.records.text import visible
 
-MAX_DIFFERENCES = 6  # differences shown of two compiled programs
-MAX_CAUSES = 4  # lines shown per section of an explanation
+MAX_DIFFERENCES = 6  # limit of differences shown of two compiled programs
+MAX_CAUSES = 4  # limit of lines shown per section of an explanation
 # checkpoints in these states are listed together, by their steps only
 SOUND: frozenset[State] = frozenset({"proved", "retired", "overwritten"})
 MAX_ARRAYS = 5  # differing arrays shown; the page has all
@@ -58,9 +58,9 @@ MAX_WORD_LENGTH = 14  # characters; longer words in a table may be folded, but n
 def print_comparison(
     console: Console, record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
 ) -> None:
-    """Print the report, then the page's address, the next step and the next command. Address and command do not wrap.
+    """Print the report, then page, link, next step and next command, if known. Addresses and command do not wrap.
 
-    `page` is the page's path or address; `link` opens it in a browser, if that needs another address.
+    page: the page's path or address. link: another address, which opens the page in a browser.
     """
     console.print(render_terminal(record), crop=False)  # crop=False: paths are not cut off
     for name, text in {"page": page, "link": link}.items():
@@ -223,13 +223,13 @@ def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]
 
 
 def _least_width(text: str) -> int:
-    """Return the width of the longest word. Words may be folded at MAX_WORD_LENGTH, numbers and signs may not."""
+    """Return the width of the longest word. Words without digits and signs are folded at MAX_WORD_LENGTH."""
     words = [(len(word), re.search(r"[\d=✗≠?·]", word)) for word in text.split()]
     return max((length if whole else min(length, MAX_WORD_LENGTH) for length, whole in words), default=0)
 
 
 def _reasons(record: ComparisonRecord) -> Iterator[Row]:
-    """Yield each reason with its rows' titles, for judged rows that are not `same`; nothing if an arm died."""
+    """Yield each reason with the titles of its rows, out of `list_rows_to_explain`; nothing if an arm died."""
     groups: dict[str, list[MetricDiff]] = {}
     for row in [] if record.has_died else list_rows_to_explain(record):
         threshold = threshold_text(row)
@@ -242,7 +242,7 @@ def _reasons(record: ComparisonRecord) -> Iterator[Row]:
 
 
 def render_explanation(explanation: Explanation) -> RenderableType:
-    """Return the explanation alone: its headline, and of each section the sentence and the first lines."""
+    """Return the explanation alone: its headline, and the sentence and up to MAX_CAUSES lines of each section."""
     return _Report(Group(*_list(TITLE, _explanation(explanation))))
 
 
