@@ -230,7 +230,10 @@ def name_host(decision: Decision, arms: Arms) -> str:
 
 
 def _explain_difference(arms: Arms) -> str:
-    """Return the parts of a step with at least NAMED_SHARE of the time difference, in words; empty if unknown."""
+    """Return the parts of a step with at least NAMED_SHARE of the time difference, in words.
+
+    Empty if the parts are unknown, or if no part has this share.
+    """
     sides = [_host_parts(arm) for arm in arms]
     if not all(sides):
         return ""

@@ -65,7 +65,7 @@ class Trend(Frozen):
     changes: tuple[Change, ...] = ()
     drift: Drift | None = None
     outliers: tuple[int, ...] = ()  # indices in the series
-    exact: bool = False  # the series has no noise, so every different value is a change
+    exact: bool = False  # the series has no noise, so every difference of at least `least_change` is a change
     too_few: bool = False  # fewer than 2 × MIN_NIGHTS nights that are no outliers, so no change can be found
 
 

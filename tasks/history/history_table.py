@@ -102,7 +102,10 @@ def merge(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def compact_history(files: Files) -> int:
-    """Replace all history files by one; return the number of files before. Safe with concurrent readers and writers."""
+    """Replace all history files by one; return the number of files before.
+
+    Does nothing if there are fewer than two. Safe with concurrent readers and writers.
+    """
     entries = list_history(files)
     if len(entries) < 2:
         return len(entries)
@@ -144,7 +147,10 @@ def to_parquet(rows: pl.DataFrame) -> bytes:
 
 
 def from_parquet(content: bytes, name: str) -> pl.DataFrame:
-    """Return the rows of a Parquet file in HISTORY_SCHEMA: missing columns become null, unknown columns are dropped."""
+    """Return the rows of a Parquet file in HISTORY_SCHEMA. Raises StoreError.
+
+    Missing columns become null, unknown columns are dropped.
+    """
     try:
         read = pl.read_parquet(io.BytesIO(content))
         missing = [pl.lit(None).alias(column) for column in HISTORY_SCHEMA if column not in read.columns]

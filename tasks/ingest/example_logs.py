@@ -23,7 +23,7 @@ CASES = (
     (MAIN_VS_BRANCH, "01_base"), (MAIN_VS_BRANCH, "03_dropout"), (MAIN_VS_BRANCH, "04_int8"),
     (MAIN_VS_BRANCH, "06_moe"), (MAIN_VS_BRANCH, "10_shardy_true"), (MAIN_VS_BRANCH, "16_f32_exact"),
 )  # fmt: skip
-REPEATS = {LINEN_VS_NNX: 3, MAIN_VS_BRANCH: 1}  # runs of each arm; a single run decides only a large difference
+REPEATS = {LINEN_VS_NNX: 3, MAIN_VS_BRANCH: 1}  # usual runs of each arm; a single run decides only a large difference
 FURTHER = 2  # extra runs of an arm with one run: the comparison's page suggests a command that needs them
 PACE = {"01_base": 0.94, "04_int8": 1.08}  # case → step time of the branch ÷ that of main, from MOVED_FROM on
 

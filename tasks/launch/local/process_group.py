@@ -181,7 +181,8 @@ def is_here(handle: LocalHandle) -> bool:
 def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> None:
     """End every process of the run; does nothing if all have ended, or if the run is on another machine.
 
-    Sends SIGTERM to the supervisor, which ends the command and writes the log's last lines.
+    Sends SIGTERM to the supervisor, which ends the command and writes the log's last lines. Sends SIGKILL to the
+    remaining processes, at the latest after `grace_s` seconds.
     """
     if is_here(handle):
         end_session(handle, patience_s=grace_s)

@@ -334,7 +334,10 @@ def _contexts() -> list[str]:
 
 @lru_cache(maxsize=16)
 def connect(context: str | None, namespace: str) -> KubeApi:
-    """Return a client of a context's cluster; context None: the cluster that this pod runs in. Raises LaunchError."""
+    """Return a client, which is cached, of a context's cluster. Raises LaunchError.
+
+    context: None for the cluster that this pod runs in.
+    """
     return KubeApi(partial(_load, context), namespace)
 
 

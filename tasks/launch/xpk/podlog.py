@@ -174,7 +174,7 @@ class PodLog(threading.Thread):
 def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
     """Return the lines of a gap in a pod's log from Cloud Logging. Raises LaunchError.
 
-    `pod`: a prefix of the pod's name, because its random suffix is unknown once the pod is gone.
+    `pod`: the beginning of the pod's name, because its random end is unknown once the pod is gone.
     """
     conditions = [
         'resource.type="k8s_container"',
