@@ -1,6 +1,6 @@
 """Resolves a request (a comparison's name and options) into run plans: config, command and identity of every run.
 
-A comparison trains two arms (the compared versions) for some cases, each arm once per repeat.
+A comparison trains two arms (the compared versions) in some cases (named settings), each arm once per repeat.
 """
 
 import hashlib
@@ -29,26 +29,27 @@ from tasks.store.baselines import is_baseline_place
 
 
 class Request(Frozen):
-    """A user's request: a comparison's name and the options that replace values of its file."""
+    """A user's request: a comparison's name and options."""
 
     comparison: str
     cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case that fits the target
     target: str | None = None  # None: the comparison's own
     model: str | None = None  # None: the target's own
-    repeats: int | None = None  # runs per arm of a case; None: as in the comparison's file
+    repeats: int | None = None  # runs per arm of a case; None: the file's number; unused with `compile_only`
     overrides: tuple[str, ...] = ()  # key=value, for both arms
-    fresh: str = ""  # any text; gives the runs new identities, so that no finished run is reused
-    arms: ArmOverrides = ArmOverrides()  # refs and software of the arms
-    rules: VerdictRules | None = None  # rules that a nightly's plan stores; None: read the files now
-    blessed: str = ""  # baseline file or folder of them, whose runs replace the first arm's; empty: train both arms
+    fresh: str = ""  # a text that gives the runs other identities, so that no finished run is reused
+    arms: ArmOverrides = ArmOverrides()  # refs and software of the arms, and --aa
+    rules: VerdictRules | None = None  # verdict rules that a nightly's plan stores; None: read the files now
+    blessed: str = ""  # file or folder of baselines; their runs replace the first arm's; empty: train both arms
     compile_only: bool = False  # compile for the target's topology on this machine; train nothing
 
 
 def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Path | None = None) -> list[RunPlan]:
     """Return the plans of a request in the order of their runs: case by case, arms alternating (A B A B).
 
-    With `blessed`, only the second arm has runs. Creates the arms' checkouts and environments in `cache`. Raises
-    ConfigError with every problem of the input, CheckoutError, SoftwareError, and StoreError for a damaged baseline.
+    With `blessed`, only the second arm has runs. Creates the arms' checkouts and environments in `cache` (None:
+    `default_cache`). Raises ConfigError with problems of the input, CheckoutError, SoftwareError, and StoreError for a
+    damaged baseline.
     """
     comparison, target, cases = check_request(request, root)
     problems = Problems()
@@ -85,7 +86,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
         raise ConfigError([f"{comparison.name}: {reason}; set `start: own` in the comparison and bless it again"])
     for (case, repeat, arm), command in zip(runs, commands, strict=True):
         assert command is not None  # else `raise_any` has raised
-        first = arm == names[0]  # in `runs`, each run of the second arm directly follows its run of the first arm
+        first = arm == names[0]  # in `runs`, the second arm's run directly follows the first arm's of the same repeat
         start = SharedStart(taken_from=None if first else plans[-1].run_name) if shared else None
         make = partial(plan_run, request, target, configs[case, arm], command, out=out, rules=rules, start=start)
         plans.append(make(case=case, arm=arm, repeat=repeat))
@@ -170,7 +171,7 @@ def default_cache() -> Path:
 
 
 def check_request(request: Request, root: Path = CONFIG_ROOT) -> tuple[Comparison, Target, list[str]]:
-    """Return the request's comparison, target and cases, each case once. Raises ConfigError with every problem."""
+    """Return the request's comparison, target and cases, each case once. Raises ConfigError with all problems."""
     problems = Problems()
     comparison = problems.attempt(partial(load_comparison, request.comparison, root=root))
     place = request.target or (comparison.target if comparison else None)
@@ -237,7 +238,10 @@ def hash_identity(facts: Mapping[str, Any]) -> str:
 
 
 def name_run(case: str, arm: str, repeat: int, identity: str) -> str:
-    """Return the run's folder name, CASE-ARM-rREPEAT-IDENTITY, at most NAME_LENGTH characters long."""
+    """Return the run's folder name, CASE-ARM-rREPEAT-IDENTITY, with the first 10 digits of the identity.
+
+    If the name would be longer than NAME_LENGTH, a hash replaces the end of CASE-ARM.
+    """
     words, end = f"{case}-{arm}", f"-r{repeat}-{identity[:10]}"
     room = NAME_LENGTH - len(end)
     if len(words) > room:

@@ -2,10 +2,11 @@
 
 `play_log.py '{"log": …, "begin": …, "end": …, "speed": …, "exit_code": …, "checkpoints": [[step, started, committed],
 …], "source": …, "home": …, "directory": …}'`: begin, end, started and committed are byte offsets in the log. `source`
-is the stored run's folder, or null if it has no checkpoints. `home` is the same folder as the log prints it. With a
-`source`, the replay prints `directory`, the new run's folder, instead of `home`, and copies the files of metrics at the
-end. It ends with `exit_code`. Imports only the standard library and sleeps between lines, so that hundreds of replays
-fit on one machine.
+is the stored run's folder, or null if it has no checkpoints. `home` is this folder's path in the log, or null. With a
+`source`, the replay prints `directory`, the new run's folder, instead of `home`, and at the end copies the files
+`metrics.jsonl` and `program.json` if they exist. At `speed` 60, a minute of the log takes a second. The replay's exit
+code is `exit_code`. Imports only the standard library and sleeps between lines, so that hundreds of replays fit on one
+machine.
 """
 
 import json
@@ -37,9 +38,9 @@ HALF_A_YEAR = 180  # days
 
 
 def find_times(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[float, int]]:
-    """Yield (time in seconds, byte offset) of every line with a date, counted from the first such line.
+    """Yield (seconds since the first line with a date, byte offset) of every line with a date.
 
-    If no line has a date, yields every step's line, with the sum of the printed durations up to this step as the time.
+    If no line has a date, yields (sum of the printed durations up to this step, byte offset) of every step.
     """
     first: datetime | None = None
     for match in _DATED.finditer(data, begin, end):
@@ -64,10 +65,10 @@ def find_times(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tupl
 def copy_checkpoint(step: int, source: Path, folder: Path, *, done: bool) -> None:
     """Create a copy of the stored run's checkpoint, under its temporary name or, if `done`, its final name.
 
-    Uses hard links where the file system allows it.
+    Uses hard links where the file system allows it. Does nothing if an earlier attempt created the final name.
     """
     final, partial = folder / str(step), folder / f"{step}{TMP_MARK}"
-    if final.exists():  # created by an earlier attempt of this run
+    if final.exists():  # an earlier attempt of this run created it
         return
     if not partial.exists():
         shutil.copytree(source / str(step), partial, copy_function=link)
@@ -84,7 +85,7 @@ def link(source: str, target: str) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Replay the log that the JSON in argv[0] describes; return the log's exit code."""
+    """Replay the log that the JSON in argv[0] describes; return its `exit_code`."""
     job = json.loads(argv[0])
     begin, end, speed = int(job["begin"]), int(job["end"]), float(job["speed"])
     target = Path(job["directory"])

@@ -1,7 +1,7 @@
 """Builds a virtual environment with uv from the packages of an arm, and queries the packages of an interpreter.
 
-An arm (one of the two compared versions) names packages as `jax==0.11.0`, `maxtext==0.2.5`, or `project`: the
-dependencies in the pyproject.toml of its checkout.
+An arm (one of the two compared versions) names packages as `jax==0.11.0` or `maxtext==0.2.5`. The word `project` means
+the dependencies in the pyproject.toml of the arm's checkout.
 """
 
 import hashlib
@@ -24,18 +24,18 @@ from configs import installed
 from configs.environment import PASSED_ON, pass_on
 from configs.errors import ConfigError
 
-FOLDER = "environments"  # in the cache
+FOLDER = "environments"  # folder in the cache
 PROJECT = "project"  # the dependencies in the checkout's own pyproject.toml
 MAXTEXT = "maxtext"
 BUILD_TIMEOUT_S = 1800.0
 TAIL_LINES = 6  # number of lines of uv's error output that a message shows
-# Variables that uv gets besides PASSED_ON: package indexes, their credentials, and proxies.
+# Variables that uv gets besides PASSED_ON, e.g. for package indexes, their credentials, and proxies.
 FOR_UV = ("UV_*", "PIP_*", "NETRC", "XDG_*", *(f"{kind}_proxy" for kind in ("http", "https", "all", "no")),
           *(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")))  # fmt: skip
 
 
 class SoftwareError(ValueError):
-    """The packages of an arm cannot be installed or do not fit its trainer; the message contains the remedy."""
+    """The packages of an arm cannot be installed or do not fit its trainer."""
 
 
 def check_packages(words: Sequence[str]) -> list[str]:
@@ -55,10 +55,11 @@ def check_packages(words: Sequence[str]) -> list[str]:
 
 
 def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
-    """Return the interpreter of an environment with the checkout's dependencies, some replaced by `words`.
+    """Return the path of an interpreter with the checkout's dependencies and the packages that `words` names.
 
-    A word, such as `jax==0.11.0`, replaces the checkout's requirement on that package, but no requirement of another
-    package: a conflict fails here, not at run time. Raises ConfigError, and SoftwareError if the build fails.
+    A word such as `jax==0.11.0` replaces the checkout's requirement on that package. The requirements of other packages
+    still apply, so that a conflict fails here, not at run time. Raises ConfigError for an invalid word or without a
+    pyproject.toml, and SoftwareError if the build fails.
     """
     problems = check_packages(words)
     if problems:
@@ -74,10 +75,10 @@ def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
 
 
 def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
-    """Return the interpreter of an environment with a MaxText; one of the words is its version (`maxtext==0.2.5`).
+    """Return the path of an interpreter with a MaxText; one of the words is MaxText's version (`maxtext==0.2.5`).
 
-    Other words name versions of other packages. Every other package gets the oldest version that MaxText allows,
-    because MaxText was released with these versions.
+    Other words name versions of other packages; the word `project` is ignored. A package that no word names gets the
+    oldest allowed version, because MaxText was released with the oldest versions that it allows.
     Raises ConfigError for invalid words or without a MaxText among them, SoftwareError if the build fails.
     """
     problems = check_packages(words)
@@ -94,7 +95,7 @@ def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
 
 
 def _build(cache: Path, facts: Sequence[str], place: Path, requirements: Sequence[str], *options: str) -> str:
-    """Return the interpreter of an environment with the packages `requirements`.
+    """Return the path of an interpreter with the packages `requirements`.
 
     Builds the environment unless an earlier call built one from the same `facts`. place: uv's working folder, whose uv
     settings apply, such as `exclude-newer`. options: of `uv pip install`.
@@ -127,7 +128,7 @@ def _build(cache: Path, facts: Sequence[str], place: Path, requirements: Sequenc
 
 
 def _run(argv: Sequence[str], folder: Path) -> None:
-    kept = pass_on(os.environ, (*PASSED_ON, *FOR_UV))  # building a package runs its code: hide secrets from it
+    kept = pass_on(os.environ, (*PASSED_ON, *FOR_UV))  # building a package runs its code: hide other secrets from it
     try:
         done = subprocess.run(
             argv, cwd=folder, env=kept, capture_output=True, text=True, check=False,
@@ -144,7 +145,7 @@ def _run(argv: Sequence[str], folder: Path) -> None:
 
 
 def read_dependencies(project: Path) -> list[Requirement]:
-    """Return the dependencies in a pyproject.toml. Raises ConfigError."""
+    """Return the dependencies in a pyproject.toml. Raises ConfigError for an invalid file."""
     try:
         table: Mapping[str, Any] = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
         return [Requirement(line) for line in table.get("dependencies", ())]
@@ -153,9 +154,9 @@ def read_dependencies(project: Path) -> list[Requirement]:
 
 
 def unmet_requirements(checkout: Path, versions: Mapping[str, str]) -> list[str]:
-    """Return the dependencies in the checkout's pyproject.toml whose installed version does not meet the requirement.
+    """Return the requirements in the checkout's pyproject.toml that installed versions do not meet, with the versions.
 
-    versions: of the installed packages, by name. Packages that are not installed are ignored.
+    versions: of the installed packages, by name. Other packages are ignored. Empty without a pyproject.toml.
     """
     project = checkout / "pyproject.toml"
     if not project.is_file():
@@ -171,16 +172,16 @@ ANSWER_TIMEOUT_S = 120.0
 
 
 class Installed(NamedTuple):
-    """An interpreter's packages: `installed_versions` by name, and folders of the requested packages by name."""
+    """An interpreter's packages: the version of each by name, and the folders of requested packages by name."""
 
     versions: dict[str, str]
     folders: dict[str, str]
 
 
 def ask_python(python: str, packages: Sequence[str] = ()) -> Installed:
-    """Return the package versions of the interpreter `python`, and the folders of `packages`.
+    """Return the package versions of the interpreter `python`, and the folders of those `packages` that it has.
 
-    Raises ConfigError if `python` cannot be run or prints no answer.
+    Raises ConfigError if `python` cannot be run, fails, or prints no answer within ANSWER_TIMEOUT_S.
     """
     argv = [python, "-I", installed.__file__, *packages]
     try:  # a package may run code at start-up (.pth files) and print: only the last line is the answer

@@ -12,7 +12,7 @@ SHA = re.compile(r"[0-9a-f]{40}")
 SHORT_SHA = re.compile(r"[0-9a-f]{7,40}")
 ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:)\S+")
 ANCESTOR = re.compile(r"(.+?)((?:[~^]\d*)+)")  # HEAD~3, main^2: a branch's name cannot contain ~ or ^
-SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")  # an address with a user or password
+SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")  # HTTP with a user, or SSH with a password
 EVERY_BRANCH = "+refs/heads/*:refs/remotes/origin/*"
 MAX_NAME_LENGTH = 244  # characters; git cannot store longer names as files
 SHOWN = 80  # characters of a bad value in messages
@@ -21,7 +21,7 @@ PLACES = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/remotes/origin/")
 
 
 class ResolvedRef(Frozen):
-    """A ref as the user wrote it, and the SHA of its commit when it was resolved."""
+    """The name of a ref, and the SHA of its commit when the ref was resolved."""
 
     name: str
     sha: str
@@ -35,10 +35,10 @@ def pin_ref(ref: ResolvedRef) -> str:
 def resolve_ref(repository: str, name: str) -> ResolvedRef:
     """Return `name` with the SHA of its commit in `repository`, which is a clone's folder or a remote address.
 
-    `NAME:SHA` is the commit SHA, even if the branch NAME has moved on. `NAME~3` and `NAME^2` are ancestors of NAME's
-    commit, and can only be resolved in a clone.
+    For `NAME:SHA`, returns NAME and SHA without a look-up, even if the branch NAME has moved on. `NAME~3` and `NAME^2`
+    are ancestors of NAME's commit, and can only be resolved in a clone.
 
-    Raises ConfigError for a name that git does not allow, that is unknown or ambiguous, or if git fails.
+    Raises ConfigError if git does not allow the name or fails, or if the name is unknown, ambiguous or no commit.
     """
     plain, _, pinned = name.rpartition(":")
     if plain and SHA.fullmatch(pinned):
@@ -59,7 +59,7 @@ def is_address(repository: str) -> bool:
 def check_repository(repository: str) -> str:
     """Return the address unchanged, or the clone's absolute folder.
 
-    Raises ConfigError if it is neither, and for an address with a user or password.
+    Raises ConfigError for another text, and for an address with a secret (see SECRET).
     """
     if SECRET.match(repository):  # the secret would appear in plans, pages and logs
         raise ConfigError(
@@ -84,7 +84,7 @@ def check_repository(repository: str) -> str:
 
 
 def check_ref_name(name: str) -> str:
-    """Return `name`. Raises ConfigError unless it can name a branch, a tag, a commit or an ancestor of one."""
+    """Return `name`. Raises ConfigError without git, or if no branch, tag, commit or ancestor can have this name."""
     problem = None
     ancestor = ANCESTOR.fullmatch(name)
     if not name:

@@ -1,4 +1,4 @@
-"""Finds the stored log that a run replays, and reads the replay's facts in it: span, exit code and checkpoints."""
+"""Finds the stored log that a run replays, and reads its span, exit code and checkpoints."""
 
 import hashlib
 import json
@@ -23,14 +23,14 @@ class StoredLog(Frozen):
     path: str
     begin: int
     end: int
-    exit_code: int  # as the log prints it; without one, 1 if the log shows a cause of death, else 0
+    exit_code: int  # printed in the log; if none is, 1 if the log shows a cause of death, else 0
     checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, file offsets of the save's start and its commit
     source: str | None  # the stored run's folder; None if it has no folder `checkpoints`
     home: str | None  # the stored run's folder as printed in the log; None if the log prints no checkpoint path
     digest: str  # hash of the bytes
 
     def play(self, directory: Path, *, speed: float) -> Invocation:
-        """Return the command that replays the log and creates its checkpoints, if they still exist, in `directory`."""
+        """Return the command that replays the log in `directory`, with its checkpoints if `source` is not None."""
         job = self.model_dump(include={"begin", "end", "exit_code", "checkpoints", "source", "home"})
         job |= {"log": self.path, "speed": speed, "directory": str(directory)}
         argv = (sys.executable, "-I", "-S", play_log.__file__, json.dumps(job))
@@ -40,8 +40,8 @@ class StoredLog(Frozen):
 def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
     """Return the log of the first pattern that matches a file.
 
-    where: the target's file, for messages. Raises ConfigError if no pattern matches, if a pattern matches several
-    files, or for a file that `read_log` rejects.
+    where: the target's file, for messages. Raises ConfigError if no pattern matches, if the first pattern that matches
+    matches several files, or for a file that `read_log` rejects.
     """
     tried = []
     for pattern in settings.logs:
@@ -59,8 +59,8 @@ def find_log(settings: LogSettings, *, case: str, arm: str, repeat: int, where: 
 def read_log(path: str, arm: str, _changed: int) -> StoredLog:
     """Return an arm's run in a log file: the file's only run, else the run with the arm's name.
 
-    _changed: the file's modification time, part of the cache's key. Raises ConfigError if there is no
-    such run or several, for an unknown log format, and for a compressed log or one with a launcher's prefixes.
+    _changed: the file's modification time, part of the cache's key. Raises ConfigError if there is no such run or
+    several, for a file that `scrape` rejects, and for a wrapped log, e.g. a compressed one.
     """
     try:
         runs = scrape(Path(path)).runs

@@ -22,7 +22,7 @@ class CustomCommand(Frozen):
     python: str
 
     def fill(self, config: TrainConfig, directory: Path, *, in_pod: bool) -> Invocation:
-        """Return the invocation of a run in the folder `directory`, whose last part is the run's name."""
+        """Return the invocation of a run. directory: the run's folder, whose name is the run's name."""
         values = {key: show_value(value) for key, value in config.model_dump().items()}
         values |= {"run_name": directory.name, "out": str(directory), "checkout": self.folder, "python": self.python}
         filled = self.template.fill(values | (IN_POD if in_pod else {}))
@@ -33,7 +33,7 @@ class CustomCommand(Frozen):
 def digest_program(folder: Path, template: CommandTemplate) -> str:
     """Return a hash over a program's Python files and the files that its `argv` names.
 
-    Leaves out Python files in virtual environments and hidden folders.
+    Python files in virtual environments and hidden folders only count if `argv` names them.
     """
     named = {folder / word for word in template.argv if (folder / word).is_file()}
     return digest_files(folder, named.union(_python_files(folder)))[:12]

@@ -27,8 +27,8 @@ API_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 _DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
 # our key → its name in old versions of MaxText
 _OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fraction"}
-# Keys for models with experts on a CPU: megablox is a TPU kernel. Interpreted on a CPU, it takes 53 s per step of the
-# tiny model.
+# Keys for models with experts on a CPU. A CPU would interpret the TPU kernel megablox, at 53 s per step of the tiny
+# model.
 _ON_CPU = {"megablox": "false"}
 # keys for a run with a single process
 _ALONE = {"skip_jax_distributed_system": "true"}
@@ -45,7 +45,7 @@ class MaxText(Frozen):
 
     python: str  # path of the interpreter
     package: str  # the package's folder, which contains configs/base.yml
-    digest: str = ""  # hash of its source, which can change within a version
+    digest: str = ""  # hash of the package's source, which can change within a version
     module: str  # to run with `python -m`
     versions: dict[str, str]  # package → version in the environment; without "maxtext" for a checkout
     keys: frozenset[str]  # config keys in its base.yml
@@ -54,7 +54,7 @@ class MaxText(Frozen):
 
     @property
     def base_config(self) -> str:
-        """The path of MaxText's base.yml, the first argument of every run."""
+        """The path of MaxText's base.yml on this machine, the first argument of a run outside of pods."""
         return str(Path(self.package) / "configs" / "base.yml")
 
     @property
@@ -97,10 +97,10 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
 
 
 def plan_maxtext(config: TrainConfig, maxtext: MaxText, directory: Path, *, in_pod: bool = False) -> Invocation:
-    """Return the invocation that trains `config` and writes into `directory`, whose last part is the run's name.
+    """Return the invocation that trains `config` and writes into `directory`, a folder with the run's name.
 
     in_pod: the command runs in an image, as one of several processes; `maxtext` is this machine's copy of the image's
-    version. Raises ConfigError with every value that this MaxText does not support.
+    version. Raises ConfigError with values that this MaxText does not support.
     """
     # In a pod every process would append to the file. Process 0 writes the same metrics as TensorBoard files.
     metrics = "" if in_pod else str(directory / METRICS)
@@ -154,7 +154,7 @@ def write_words(words: Mapping[str, str]) -> list[str]:
 
 
 def choose_api(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
-    """Return MaxText's keys that choose Linen or NNX. Raises ConfigError if this version lacks that API."""
+    """Return key → value of this MaxText's API_KEYS, for Linen or NNX. Raises ConfigError if it lacks that API."""
     if pure_nnx not in maxtext.pure_nnx_values:
         has, lacks = ("Linen", "NNX") if pure_nnx else ("NNX", "Linen")
         raise ConfigError([f"{maxtext.title}: has {has} only, no {lacks}; MaxText 0.2.4 is the last that has both"])
@@ -162,7 +162,7 @@ def choose_api(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
 
 
 def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
-    """Return MaxText's `decoder_block` for a config and the keys that depend on it; empty for the default block.
+    """Return MaxText's `decoder_block` for a config, and the keys that depend on it; empty for the default block.
 
     MaxText chooses layers by block, maxview's trainer by single keys. Raises ConfigError if no block fits the config.
     """

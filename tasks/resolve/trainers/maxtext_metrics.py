@@ -1,6 +1,6 @@
 """Reads MaxText's metrics of a run into a frame with the columns of maxview's metrics.jsonl.
 
-MaxText writes JSON lines, and TensorBoard files, which may be in a bucket. Both contain every step.
+MaxText writes every step to TensorBoard files, which may be in a bucket, and outside of pods also as JSON lines.
 TensorBoard files store float32: losses and norms are float32 anyway, but times lose their last digits.
 """
 
@@ -46,7 +46,7 @@ def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
     """Return the metrics in a file of JSON lines: a row per training step, ascending; None without a row or file.
 
     A repeated step has its last row. Leaves out lines of evaluations and a truncated last line. Raises ValueError
-    naming a line that is no JSON object with a step.
+    that names a damaged line.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -80,7 +80,7 @@ def read_maxtext_events(folder: Path) -> pl.DataFrame | None:
     """Return the metrics in a folder of TensorBoard files: a row per training step, ascending; None without a row.
 
     Each start of the trainer writes a file. Rows of a later file replace earlier rows of the same steps; a file with
-    step 0 replaces all earlier files. Ignores a truncated last record. Raises ValueError naming a damaged file.
+    step 0 replaces all earlier files. Ignores a truncated last record. Raises ValueError that names a damaged file.
     """
     rows: dict[int, dict[str, Any]] = {}
     for path in sorted(
@@ -112,7 +112,10 @@ def _read_steps(path: Path) -> dict[int, dict[str, float]]:
 
 
 def _read_records(path: Path) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file, each stored as length, the length's CRC, bytes, the bytes' CRC."""
+    """Yield the records of a TFRecord file, each stored as length, the length's CRC, bytes, the bytes' CRC.
+
+    Leaves out a truncated last record. Raises ValueError for a wrong CRC.
+    """
     data, place = path.read_bytes(), 0
     while place + _LENGTH.size + _CHECK.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, place)

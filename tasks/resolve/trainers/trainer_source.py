@@ -18,7 +18,7 @@ from tasks.resolve.python_environments import ask_python, make_environment, make
 from tasks.resolve.trainers.custom_command import CustomCommand, digest_program
 from tasks.resolve.trainers.maxtext import MaxText, find_maxtext
 
-PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"  # names the Python of an environment with MaxText
+PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"  # environment variable: path of a Python that has MaxText
 SOURCE = "trainer source"  # key in `versions`: the digest of the trainer's own source
 
 
@@ -73,7 +73,7 @@ def choose_python(arm: Arm, build: Callable[[], str]) -> tuple[str | None, tuple
     if arm.packages:
         python = build()
     elif arm.python:
-        # The link is kept: a virtual environment's interpreter is a symbolic link to an interpreter outside of it.
+        # Links are not resolved: a virtual environment's Python is a symbolic link to one outside of the environment.
         python, software = str(Path(arm.python).expanduser().absolute()), (f"python {arm.python}",)
     return python, (f"image {arm.image}",) if arm.image else software
 
@@ -83,7 +83,7 @@ def resolve_maxtext(arm: Arm, cache: Path, checkout: Path | None = None) -> Trai
 
     Its environment is built in the folder `cache` from the arm's `packages`. Without packages, it is the environment of
     the arm's `python`, else of $MAXVIEW_MAXTEXT_PYTHON. checkout: the checkout of the arm's ref, whose MaxText then
-    runs in that environment. Raises ConfigError and SoftwareError, with the options to set.
+    runs in that environment. Raises ConfigError, and SoftwareError if the build fails.
     """
     python, software = choose_python(arm, lambda: make_maxtext_environment(arm.packages, cache))
     named = python or os.environ.get(PYTHON_VARIABLE)
@@ -112,7 +112,8 @@ def resolve_custom_command(
 ) -> TrainerSource:
     """Return the custom program of an arm, with the Python that replaces `{python}`: by default maxview's own.
 
-    checkout: the clean checkout of the arm's ref. Raises ConfigError and SoftwareError, with the options to set.
+    checkout: the clean checkout of the arm's ref; None: the program is in the template's folder. Raises ConfigError,
+    and SoftwareError if an environment cannot be built.
     """
     folder = checkout or Path(template.folder or "").expanduser().absolute()
     if not folder.is_dir():

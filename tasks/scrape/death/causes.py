@@ -4,8 +4,8 @@ A death is any failure that ends a run. `DEATHS`, `JAX_DEATHS` and `RANK_DEATHS`
 `CAUSES`: patterns of an error's text, each with its class of death and a source.
 
 `classify` returns the class of the first row of `CAUSES` that matches. Rows for memory, evictions and preemptions come
-first, because these events cause the errors of later rows, e.g. a failed checkpoint or a time-out. Rows for words that
-any program may print (`must be`) come last and apply only before the first step.
+first, because these events cause the errors of later rows, e.g. a failed checkpoint or a time-out. The row for words
+that any program may print (`must be`) comes last and applies only before the first step.
 """
 
 import re
@@ -106,11 +106,11 @@ PYTHON = "https://docs.python.org/3/library"
 
 @dataclass(frozen=True)
 class Cause:
-    """A row of `CAUSES`: errors whose text contains a match of `pattern` belong to the class `kind`."""
+    """A row of `CAUSES`: errors that match `pattern`, but no earlier row, belong to the class `kind`."""
 
     kind: DeathKind
     pattern: str  # regular expression; searched in the text that `classify` describes
-    source: str  # URL of a program, a documentation or a report with such an error
+    source: str  # URL of a program, a manual or a report with such an error
     backend: str | None = None  # the only JAX backend that the row applies to, e.g. "cpu"; None: all backends
     early: bool = False  # the row applies only to errors before the first step
 
@@ -265,7 +265,7 @@ _FOLLOWERS = re.compile(
     r"ncclRemoteError|unexpected exit of a remote peer|closed by (?:remote )?peer|ActorDiedError|"
     r"actor died unexpectedly|Shutdown barrier|Task exited unexpectedly|Gloo .{0,200}[Cc]onnect"
 )
-# The coordination service guesses why other hosts died. The guesses are removed: they would match "preempted".
+# The coordination service guesses why other hosts died. The guesses are removed, because they would match "preempted".
 _GUESSES = re.compile(
     r"\(e\.g\. preemption, eviction\)|was preempted/died/restarted|has failed, got preempted, or crashed"
 )
@@ -274,7 +274,8 @@ _GUESSES = re.compile(
 def classify(text: str, *, backend: str | None = None, before_steps: bool = False) -> DeathKind:
     """Return the class of an error; `other` if no row of the table matches. `backend`: JAX's, None if unknown.
 
-    `text`: the line `Type: message`; the lines below it; and, if known, a last line `in FILE` with the raising file.
+    `text`, for an exception: the line `Type: message`, the lines below it and, if known, a last line `in FILE` with the
+    raising file.
     """
     text = _GUESSES.sub("", text)
     for cause in CAUSES:
@@ -289,7 +290,7 @@ EXPLAINING: frozenset[DeathKind] = frozenset({"preempted", "host_oom", "disk_ful
 
 
 def is_explained(kind: DeathKind, text: str) -> bool:
-    """Whether an eviction in the same log can explain an error: its class is vague, or it reports another death."""
+    """Whether an eviction in the same log can explain an error: `kind` is vague, or the error reports another death."""
     return kind in ("other", "killed", "timeout") or is_follower(text)
 
 

@@ -1,24 +1,25 @@
 """Finds the cause of a run's death: an exception, a signal, an eviction, or a message that the program stops.
 
 A log may contain many exceptions that did not end the run. Lines before the last step line are ignored, except if no
-others show a death and the log may be out of order. If the log has no exit code, lines after the trainer's final
-message are ignored. With exit code 0, only `Training stopped: …` is a cause. Otherwise the cause is the first item of
-this list that the log contains:
+later line shows a death, the log may be out of order, and the exit code is 1 to 127. If the log has no exit code, lines
+after the trainer's final message are ignored. With exit code 0, only `Training stopped: …` is a cause. Otherwise the
+cause is the first item of this list that the log contains:
 
 1. a message that the program stops (`Aborting training due to NaN loss.`, `Training stopped: …`), or the exception that
    the program then raises for the same reason;
 2. an exception with its traceback, or a fatal error. Weak exceptions, which may not have ended their process, are
    excluded: the program logged them, or they were raised in another thread, at exit or in a task that was never
    awaited. The cause is the last exception of a chain; if its class is `other`, an earlier exception of the chain
-   decides the class. If several processes died, the first chain counts, else the last chain before the first fatal
-   error, or this error if it is first. A chain that only reports the death of another process counts only without
-   other chains;
+   decides the class. If several processes write the log, or if an exception occurs again, the first chain counts;
+   else the last chain before the first fatal error counts, or this error if it is first. A chain that only reports the
+   death of another process counts only without other chains;
 3. a usage error; a signal, printed or implied by an exit code of at least 128; an event such as an eviction;
 4. a launcher's report that its child failed;
 5. a weak exception, if several ranks write the log or the exit code shows a failure; an exception without a traceback;
    a report of `srun` that a task exited.
 
-An error that an eviction may have caused (a broken connection, a time-out) gets the class of the eviction.
+An error that an eviction may have caused (a broken connection, a time-out) gets the class of the eviction, except in
+item 4, weak exceptions and reports of `srun`.
 """
 
 import re
@@ -32,7 +33,7 @@ from tasks.scrape.death.tracebacks import is_chained, read_exception, weakness
 from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.window import OVERLAP, Window, text_of
 
-# most findings in memory; beyond this number, those between the first FIRST and the newest 1,000 are dropped
+# limit of findings in memory; beyond it, the findings between the first FIRST and the newest 1,000 are dropped
 MAX_FINDINGS, FIRST = 4000, 2000
 # reasons after `Training stopped: ` that are no death
 _REACHED = re.compile(r"Target loss .* is achieved|run out of training data")
@@ -44,7 +45,7 @@ _JOINT = rb"(?:During handling of the above exception|The above exception was th
 
 @dataclass(frozen=True)
 class Finding:
-    """A line or traceback that may have ended the run."""
+    """A line or traceback that may show why the run ended."""
 
     form: str  # "traceback", "stop", "usage", "fatal", "signal", "event", "raised" or "exit"
     type: str  # name of the exception's class, of the signal or event, or the type in `NOTED`
@@ -53,7 +54,7 @@ class Finding:
     source: Source
     detail: str = ""  # further lines of the message
     weak: str = ""  # the reason why the exception may not have ended its process; "" if there is no reason
-    chained: bool = False  # it followed from the exception before it, or is in an ExceptionGroup
+    chained: bool = False  # the exception followed from the one before, or is in an ExceptionGroup
     mark: bytes = b""  # pattern of the prefix of a traceback's lines: see `tracebacks`
     logged: bool = False  # a logger printed it, perhaps from another thread
 
@@ -80,7 +81,7 @@ class DeathLog:
     _processes: set[bytes] = field(default_factory=set)  # process numbers in the log
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
-        """Collect a match of the death pattern `name`; matches of other patterns are ignored."""
+        """Collect a match of the pattern `name`, if the pattern matters for deaths."""
         if window.base + match.start() < self.since and name not in ("exit_code", "start"):
             return
         groups = [text_of(text).strip() for text in match.groups() if text]
@@ -123,7 +124,7 @@ class DeathLog:
         self.findings = [one for one in self.findings if one.source.offset > offset]
 
     def read_pending(self, window: Window, *, last: bool = False) -> None:
-        """Read the pending tracebacks whose text is complete in the window; `last`: all, because the log has ended."""
+        """Read the pending tracebacks whose text is complete in the window; `last`: read all of them."""
         everything = window.last or last
         # a traceback is complete if OVERLAP bytes follow its header; tracebacks are read in order
         while self.pending and (everything or len(window.data) - (self.pending[0] - window.base) >= OVERLAP):
@@ -159,9 +160,10 @@ class DeathLog:
             del self.findings[FIRST : len(self.findings) - (MAX_FINDINGS // 2 - FIRST // 2)]
 
     def survived(self, *, last_step: int) -> LogError | None:
-        """Return the exception that ended a process after the last step although the exit code is 0; else None.
+        """Return the exception or fatal error that ended a process after the last step although the exit code is 0.
 
-        For `python train.py | tee log` a shell reports the exit code of `tee`. last_step: see `cause`.
+        Returns None without such an error. For `python train.py | tee log`, a shell reports the exit code of `tee`.
+        last_step: offset of the last step line, -1 without one.
         """
         after = max(last_step, self.begun)
         late = [one for one in self.findings if self.exit_code == 0 and one.source.offset > after]
@@ -184,7 +186,7 @@ class DeathLog:
             late = [one for one in late if one.source.offset > self.begun]  # excludes the attempt before a retry
             stops = [one for one in late if one.form == "stop" and one.type == "StopTraining"]
             return self._error(stops[0]) if stops else None
-        if self._header > last_step:  # a bare exception is the last line of an unfinished traceback
+        if self._header > last_step:  # an exception without a traceback may be the last line of an unfinished traceback
             late = [one for one in late if one.form != "raised"]
         if not late and not ordered and self.exit_code is not None and self.exit_code < 128:
             late = findings
@@ -205,7 +207,7 @@ class DeathLog:
     def _stopped(self, strong: list[Finding]) -> tuple[list[Finding], str] | None:
         """Return the first message that the program stops, as a chain with the reason ""; None without such a message.
 
-        If an exception of the same class follows that no logger printed, the exception is returned instead.
+        If an exception of the same class (except `other`) follows that no logger printed, it is returned instead.
         """
         stop = next((one for one in strong if one.form == "stop"), None)
         if stop is None:
@@ -215,7 +217,10 @@ class DeathLog:
         return [next(alike, stop)], ""
 
     def _raised(self, strong: list[Finding]) -> tuple[list[Finding], str]:
-        """Return the chain of exceptions that ended the run, and why it was chosen; empty without an exception."""
+        """Return the chain of exceptions or the fatal error that ended the run, and why it was chosen.
+
+        Returns ([], "") if the log shows none.
+        """
         chains = _chains_of(strong)
         own = [chain for chain in chains if not all(is_follower(one.text) for one in chain)]
         others = len(chains) - len(own)
@@ -235,7 +240,7 @@ class DeathLog:
         )
 
     def _without_exception(self, late: list[Finding]) -> LogError | None:
-        """Return the cause by the rules 3 (except usage errors) to 5, for a run that no exception ended."""
+        """Return the cause by the items 3 (except usage errors) to 5, for a run that no exception ended."""
         of = {form: [one for one in late if one.form == form] for form in ("signal", "event", "raised", "exit")}
         code, signals = self.exit_code, of["signal"]
         if code is not None and code >= 128 and self._exit is not None:

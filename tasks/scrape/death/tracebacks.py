@@ -1,4 +1,4 @@
-"""Reads one traceback from a log, with or without line breaks, and judges whether its exception ended the process.
+"""Reads one traceback from a log, with or without line breaks, and finds signs that it did not end the process.
 
 The header of a traceback is `Traceback (most recent call last):`. All lines of a traceback may have the same prefix,
 called its mark: `[rank0]: `, `(RayTrainWorker pid=354) `, `trainer-1  | `, `2025-08-28 10:00:00 INFO - `, `> `, an
@@ -34,9 +34,9 @@ _STOP = re.compile(
     rb"Traceback \(most recent call last\):|During handling of the above exception|The above exception was the direct|"
     rb"XPK End:|EXIT_CODE=|%s" % ABSL
 )
-# a line that ends a multi-line message, e.g. JAX's horizontal rule
+# a line that follows a multi-line message, e.g. JAX's horizontal rule
 _BELOW = re.compile(rb"-{20}\s*\Z|For simplicity, JAX has removed|[|+] |\s+\+-")
-LINES_BELOW, BYTES_BELOW = 12, 2000  # most further lines of a message; most bytes of these lines
+LINES_BELOW, BYTES_BELOW = 12, 2000  # limits of the further lines of a message: number, bytes
 
 _CHAINED = re.compile(rb"(?:During handling of the above exception|The above exception was the direct)[^\n]*\s*\Z")
 # (text before a traceback whose exception may not have ended the process, the reason in words)
@@ -53,7 +53,7 @@ BYTES_ABOVE = 600  # bytes before the header that are searched
 MAX_MARK_LENGTH = 200  # bytes; longer text before the header on its line is not a mark
 MARKED_WITHIN = 40  # number of lines below the header, of all ranks; one of these lines must begin with the mark
 _NUMBER = re.compile(rb" *\d+")
-NO_MARK, _IN_GROUP = b"", rb"[ \t]*\| ?"  # patterns of a mark: none; that of an ExceptionGroup's lines
+NO_MARK, _IN_GROUP = b"", rb"[ \t]*\| ?"  # patterns of a mark: no mark; the margin of an ExceptionGroup's lines
 
 
 def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:
@@ -112,7 +112,7 @@ class Raised:
 def read_exception(data: bytes, position: int) -> Raised | None:
     """Return the exception of the traceback with the header at `position`.
 
-    Returns None if the traceback is incomplete, or if Python ignored the exception.
+    Returns None if no exception is found below the header, or if Python ignored the exception.
     """
     limit = position + OVERLAP
     marks = marks_of(data, position, limit)
