@@ -259,7 +259,7 @@ def scrape_logs_step(given: LogArguments, aa: bool, store: Store) -> tuple[str |
 def diff_logs_step(
     records: Sequence[RunRecord], case: str, options: IngestOptions, given: LogArguments, store: Store
 ) -> ComparisonRecord:
-    """Compare the ingested runs of a case; the noise is estimated from the target's history if a target is given."""
+    """Compare the ingested runs of a case, with the history of equal runs on the target if a target is given."""
     target, tolerances = options.target, options.tolerances
     past = read_past(case_runs(records, case=case, target=target), store) if target else {}
     return compare_pair(
@@ -269,7 +269,7 @@ def diff_logs_step(
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
-    """Compare a case's two arms; the noise is estimated from the store's history."""
+    """Compare a case's two arms, with the store's history of equal runs on the target."""
     return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=runs.cases)
 
 
@@ -319,7 +319,7 @@ def compare_culprit_step(
 def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spent_s: float) -> NextLook:
     """Return the repeats of the next comparison (None: stop), and why.
 
-    repeats: runs per arm so far. spent_s: seconds since the start.
+    repeats: runs per arm so far. spent_s: seconds since the flow's start.
     """
     look = next_look(record, repeats=repeats, patience=patience, spent_s=spent_s)
     get_run_logger().info("%s", look.why or "every judged row is decided, as far as repeats can")
@@ -430,7 +430,10 @@ def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
 
 @task(name="choose", task_run_name="choose what to run", cache_policy=NO_CACHE)
 def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Train | Finish:
-    """Return the next action of a bisection: the points to train, or the bisection's result."""
+    """Return the next action of a bisection: the points to train, or the bisection's result.
+
+    spent_s: seconds that the bisection's runs have taken so far.
+    """
     action = next_action(line, judge, limits, spent_s=spent_s)
     get_run_logger().info("%s", action.why or "one commit is sure")
     return action

@@ -81,7 +81,7 @@ class Replanned(NamedTuple):
 class Explaining(NamedTuple):
     """The cause of the difference between a case's arms is being searched.
 
-    `text`: the metrics that differ, and the search's cost: short runs of both arms, and their duration if known.
+    `text`: the differences, and the cost of the search: short runs of both arms, and their duration if known.
     """
 
     case: str

@@ -125,7 +125,7 @@ def is_running(handle: RunHandle) -> bool:
 
 @dataclass(frozen=True)
 class Begun:
-    """A flow run that had begun before its worker was ended, its store, and the names of its jobs that ran then."""
+    """A flow run that had begun before its worker was ended; the flow run's store, and the jobs that ran then."""
 
     run: FlowRun
     store: Store

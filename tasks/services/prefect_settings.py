@@ -15,7 +15,7 @@ SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
     # seconds; Prefect 3.8 truncates fractions, and with 0 the server would use a whole core
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-    # pauses double, so seven retries cover an outage of four minutes; Prefect's default of five only one minute
+    # pauses double, so seven retries cover an outage of four minutes; Prefect's default, five, covers one minute
     "PREFECT_CLIENT_MAX_RETRIES": "7",
     # seconds between heartbeats of a flow (Prefect's default: 180); the server of `maxview up` marks a flow run as
     # Crashed after 90 s without a heartbeat

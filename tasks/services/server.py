@@ -172,7 +172,7 @@ def explain_failure(error: Exception) -> str | None:
 
 @contextmanager
 def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Api]:
-    """Yield an API that answers, which flows inside the block use. Raises ServerError.
+    """Yield a Prefect API that answers; flows inside the block use this API. Raises ServerError.
 
     meanwhile: imports the flows; called while the embedded server, if any, starts.
     lost: called in another thread, with the reason, if the embedded server ends too often.

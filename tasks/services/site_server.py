@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-# The paths that are served, in addition to / for FRONT. All others are answered with 404.
+# The served paths; / stands for FRONT. All others are answered with 404.
 PUBLIC = re.compile(
     r"(index|history|card)\.html|comparisons/[^/]+/cases\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
     r"|bisections/[^/]+/[^/]+/[^/]+/index\.html"

@@ -14,7 +14,7 @@ from prefect.settings import get_current_settings
 from tasks.services.embedded_server import is_embedded
 from tasks.services.outage import outlast, unless_away
 
-LEASE_S = 60.0  # the slice of a killed flow is released after at most this time
+LEASE_S = 60.0  # seconds; the slice of a killed flow is released after at most this time
 
 
 def limit_name(target: str) -> str:

@@ -5,7 +5,7 @@ import re
 
 from tasks.store.atomic import StoreError
 
-MAX_LENGTH = 100  # characters; file names have up to 255 bytes; leaves room for suffixes of temporary files
+MAX_LENGTH = 100  # characters; a file name may have 255 bytes, so suffixes of temporary files fit
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _OTHER = re.compile(r"[^A-Za-z0-9._+-]+")

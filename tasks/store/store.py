@@ -114,7 +114,7 @@ def check_writable(out: str | Path) -> tuple[str, Path]:
     """Return the address of the store `out`, and an existing local folder on the disk that the store's runs fill.
 
     Creates nothing: the folder is the store's (of a bucket, the working copy's) or its nearest existing parent. Raises
-    StoreError as `open_store` does.
+    StoreError if the store is not writable.
     """
     if str(out).startswith("gs://"):
         from tasks.store.gcs import GcsFiles  # takes a second to import

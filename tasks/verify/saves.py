@@ -36,7 +36,7 @@ class Saved(Frozen):
     steps: frozenset[int]
     broken: tuple[str, ...]  # problems, one sentence each
     has_proofs: bool  # whether any run has a proof, `ok` or not
-    begun: float  # first step from which on all logs of the arm are complete; inf if a log has missing parts
+    begun: float  # all logs of the arm are complete from this step on; inf if a log has missing parts or no steps
     source: Source | None  # position of the first save in its log; None without a save
 
     @property

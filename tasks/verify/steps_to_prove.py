@@ -1,4 +1,4 @@
-"""Finds the checkpoint steps that were saved in given folders since a given time, verifies them, keeps `ok` proofs."""
+"""Finds the checkpoint steps saved in given folders since a given time, verifies them, and stores `ok` proofs."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,7 +37,7 @@ def find_steps_since(places: Sequence[str], *, since: datetime | None = None) ->
 def find_unverified(folder: Path | None, proofs: Sequence[CheckpointProof]) -> list[Path]:
     """Return the paths of the steps without a proof in a run's checkpoints folder; empty without a folder.
 
-    These are unfinished saves, and steps whose commit is missing from a log that was cut off."""
+    For example, unfinished saves, and steps whose commit is missing from a log that was cut off."""
     if folder is None or not folder.is_dir():
         return []
     seen = {Path(proof.path).resolve() for proof in proofs}

@@ -70,8 +70,8 @@ def verify_checkpoint(
     the step's folder, except the manifest's.
 
     Raises CheckpointError if there is no step at `path`, or several, or if the bucket is unreachable, and StoreError if
-    the manifest cannot be written. For an unfinished or damaged checkpoint, and in
-    mode "check" for a missing manifest, the proof is not `ok`.
+    the manifest cannot be written. For an unfinished or damaged checkpoint, and in mode "check" for a missing manifest,
+    the proof is not `ok`.
     """
     steps = find_steps(path)
     if len(steps) > 1:
