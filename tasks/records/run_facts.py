@@ -63,7 +63,7 @@ class Measured(Frozen):
     value: float | None = None  # None also for a value that is not a number, such as a version
     text: str = ""  # the value for display
     source: Source | None = None  # position in the log; None: computed from several values
-    unit: float = 0.0  # the last printed digit's unit, e.g. 0.001; 0: the value is not rounded
+    unit: float = 0.0  # value of 1 in the last printed digit, e.g. 0.001; 0: the value is not rounded
     samples: int = 1  # number of samples behind the value
     note: str = ""  # the parts of the value, shown with the row's reason
 
@@ -73,6 +73,6 @@ class RunFacts(Frozen):
 
     code: str  # digest of the code that computed the facts; with other code they are recomputed
     levels: dict[str, StepLevels] = {}  # metric -> its levels; omitted if the run has too few steps
-    wall: StepLevels | None = None  # step time including waits for a CPU; None with fewer than two usable steps
+    wall: StepLevels | None = None  # step time including waits for a CPU; None if the run has too few steps
     account: TimeAccount | None = None  # None: too few timed steps, and the run did not die or its log has no dates
     values: dict[str, Measured] = {}  # metric -> its value; omitted if the run has none

@@ -50,7 +50,7 @@ class ArmOverrides(Frozen):
 def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path) -> dict[str, TrainerSource]:
     """Return arm → its trainer. Creates checkouts and environments in the folder `cache`, and removes old checkouts.
 
-    Raises ConfigError with every problem, CheckoutError and SoftwareError.
+    Raises ConfigError with every problem of the options, or else of the trainers; CheckoutError and SoftwareError.
     """
     problems = Problems()
     arms = problems.attempt(partial(apply_options, comparison, options)) or apply_options(
