@@ -10,8 +10,8 @@ from tasks.scrape.read_log import RunBuilder
 from tasks.scrape.window import CONTEXT, Window, text_of
 from tasks.scrape.wrappings.lines import Cleaner
 
-MAX_UNKNOWN_BYTES = 4 << 20  # most bytes kept before a dialect is recognised
-MAX_TEXT_LENGTH = 2_000  # most characters of a step line in an event
+MAX_UNKNOWN_BYTES = 4 << 20  # limit of bytes kept while no dialect is recognised
+MAX_TEXT_LENGTH = 2_000  # limit of characters of a step line in an event
 
 
 class LogFollower:
@@ -32,7 +32,7 @@ class LogFollower:
     def feed(self, data: bytes) -> list[LogEvent]:
         """Read new bytes of the log; returns their events in order."""
         self._data += self._cleaner.feed(data)
-        # the text is complete up to its last line break or, without line breaks, up to its last record
+        # the text is complete up to its last line break, or up to the last record that begins after this line break
         end = self._data.rfind(b"\n", self._done) + 1 or self._done
         return self._advance(max([end, *(match.start() for match in PREFIX.finditer(self._data, end))]), last=False)
 

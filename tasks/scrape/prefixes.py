@@ -29,7 +29,10 @@ def prefix_before(window: Window, position: int) -> tuple[str | None, str | None
 
 
 def parse_date(text: str) -> datetime | None:
-    """Parse the output of `date`: `Sat Apr 18 00:54:24 UTC 2026` or `… 12:54:24 AM UTC 2026`; None for other forms."""
+    """Parse the output of `date`: `Sat Apr 18 00:54:24 UTC 2026` or `… 12:54:24 AM UTC 2026`; None if it is invalid.
+
+    The result has a time zone only for UTC and GMT.
+    """
     *words, zone, year = text.split()
     clock = "%I:%M:%S %p" if words[-1:] in (["AM"], ["PM"]) else "%H:%M:%S"
     try:
@@ -74,7 +77,7 @@ RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))
 
 
 def line_begin(data: bytes, position: int, within: int = 400) -> int:
-    """Return the index at which the line at `position` begins, but at least `position - within`."""
+    """Return the index at which the line at `position` begins, but not less than `position - within`."""
     first = max(0, position - within)
     return max(first, data.rfind(b"\n", first, position) + 1)
 

@@ -1,7 +1,7 @@
 """Reads a log file, a saved MaxView page or a Markdown guide into a `LogReading`; also copies and digests logs.
 
 A `LogReading` contains a `RunReading`, the parsed data, of each run. A saved page contains the logs of two runs; an
-export contains several sources (pods or notebook cells), each with the logs of one or more runs.
+export may contain several sources (pods or notebook cells), each with the logs of one or more runs.
 """
 
 import hashlib
@@ -31,15 +31,16 @@ from tasks.scrape.wrappings.unpack import GZIP, UTF16, ZSTD, head_of, unpack
 # Control characters or UTF-16: a file with these and zero bytes is binary. Zero bytes alone are holes, left by a crash
 # or by truncating a log while it was written.
 _BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]|(?:[ -~]\0){8}")
-# a zstd file without a checksum is refused if this share and this number of its step lines are damaged
+# a zstd file without a checksum is refused if at least this share and this number of its step lines are damaged
 RUINED, RUINED_FROM = 0.25, 8
-UNREAD_SHOWN = 20  # most unread lines that a reading lists
+UNREAD_SHOWN = 20  # limit of unread lines in a reading
 
 
 def scrape(path: Path) -> LogReading:
     """Read a log (in constant memory), a saved MaxView page with logs, or a Markdown guide with excerpts of logs.
 
-    Raises LogFormatError if the file cannot be read, is empty or binary, or contains no training log.
+    Raises LogFormatError if the file cannot be read, is empty or binary, contains no training log, or is too
+    damaged.
     """
     name = str(path)
     try:
@@ -57,7 +58,7 @@ def scrape(path: Path) -> LogReading:
 
 
 def scrape_run(path: Path) -> RunReading:
-    """Read a file with the log of exactly one run. Raises LogFormatError as `scrape` does."""
+    """Read a file with the log of exactly one run. Raises LogFormatError for other files."""
     runs = scrape(path).runs
     if len(runs) != 1:
         raise LogFormatError(f"{path}: holds {len(runs)} runs; give a file with the log of one")
@@ -102,7 +103,8 @@ def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
 def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
     """Write a log without its wrappings; the line numbers and offsets of its reading refer to this text.
 
-    `source`: the name of a pod or notebook cell; required if an export contains several, else LogFormatError is raised.
+    `source`: the name of a pod or notebook cell; required if an export contains several. Raises LogFormatError for a
+    missing or unknown name, and for a damaged file.
     """
     with unwrap(partial(read_file, path), str(path)) as unwrapped:
         if source is None and len(unwrapped.logs) == 1:
@@ -141,7 +143,7 @@ def _covered(run: RunReading, **update: object) -> RunReading:
 
 
 def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
-    """Return the runs of a log with its wrappings removed; of an export, those of each source (pod, notebook cell)."""
+    """Return the runs of a log with its wrappings removed; for an export, the runs of all sources that are logs."""
     runs: list[RunReading] = []
     refused: LogFormatError | None = None
     with unwrap(raw, name) as unwrapped:
@@ -159,7 +161,10 @@ def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
 
 
 def _with_wrappings(run: RunReading, unwrapped: Unwrapped, name: str) -> RunReading:
-    """Return the run with the file's wrappings and damaged entries. Raises LogFormatError for too much damage."""
+    """Return the run with the file's wrappings and damaged entries.
+
+    Raises LogFormatError if a zstd file without a checksum has too much damage.
+    """
     wrappings, seen = tuple(unwrapped.wrappings), run.coverage.step_lines_seen + sum(unwrapped.lost)
     update: dict[str, object] = {"unwrapped": wrappings}
     if count := len(unwrapped.lost):
@@ -176,7 +181,7 @@ def _with_wrappings(run: RunReading, unwrapped: Unwrapped, name: str) -> RunRead
 
 
 class RunBuilder:
-    """Builds the reading of one run from the windows of its log. `live`: see `StepTable`."""
+    """Builds the reading of one run from the windows of its log. live: `table.single` contains all rows of a window."""
 
     def __init__(self, dialect: LogDialect, *, live: bool = False) -> None:
         self.dialect, self.table, self.collector = dialect, StepTable(dialect, live=live), dialect.collector()
@@ -268,7 +273,10 @@ def _find_dialect(chunks: Iterator[bytes], name: str) -> LogDialect:
 
 
 def _check_text(head: bytes, name: str) -> None:
-    """Raise LogFormatError for a file that is empty, blank, HTML or binary. head: its first bytes."""
+    """Raise LogFormatError for a file that is empty, blank, HTML or binary, but not for archives or UTF-16.
+
+    head: the first bytes of the file.
+    """
     if not head.strip():
         what = "is empty" if not head else "holds nothing but white space"
         raise LogFormatError(f"{name}: {what}; check that the run started and that its output was saved")

@@ -89,7 +89,10 @@ def find_all(
 
 
 def may_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
-    """Whether a pattern may match: `text` contains a needed literal, or none is known. 100 × faster than a search."""
+    """Whether a pattern may match: `text` contains a literal of `_needed_by`, or the pattern has no such literals.
+
+    A hundred times faster than a search.
+    """
     needed = _needed_by(pattern)
     return not needed or any(each in text for each in needed)
 
@@ -139,7 +142,7 @@ def read_listener(listen: OnRead) -> Iterator[None]:
 def read_file(path: Path) -> Iterator[bytes]:
     """Yield a file in chunks; the first one is small, because callers often need only that.
 
-    A hole is replaced by one zero byte: a log that was truncated while it is written may contain gigabytes of holes.
+    One zero byte replaces a hole, because a log that was truncated while it is written may have gigabytes of holes.
     """
     with path.open("rb", buffering=0) as file:
         size, begin, whole = FIRST, 0, os.fstat(file.fileno()).st_size

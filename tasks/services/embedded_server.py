@@ -25,8 +25,8 @@ from typing import IO, NoReturn
 from tasks.launch.processes import Kept, end_kept, read_kept, start_of
 from tasks.store import write_atomically
 
-IDLE_S = 600.0  # from the end of the last command to the end of the server
-STOP_S = 10.0  # from SIGTERM to SIGKILL or, if the server ends itself, to os._exit
+IDLE_S = 600.0  # seconds from the end of the last command to the end of the server
+STOP_S = 10.0  # seconds from SIGTERM to SIGKILL or, if the server ends itself, to os._exit
 FOLDER = "maxview"  # in Prefect's home
 LOCK = "maxview-start.lock"  # in Prefect's home; locked while a server starts
 LOOK_EVERY_S = 0.1  # between checks whether the starting server listens
@@ -56,7 +56,7 @@ class ServerFiles:
         return read_kept(self.key, self.folder, Server)
 
     def use(self) -> IO[str]:
-        """Return a file with a shared lock, which prevents the server from ending itself as unused.
+        """Return a file with a shared lock, which prevents the server from being ended as unused.
 
         The lock lasts until the file is closed or this process ends.
         """
@@ -77,7 +77,7 @@ class ServerFiles:
                 yield True
 
     def end(self) -> bool:
-        """End the server if it runs and has no users; return whether it has none."""
+        """End the server if it runs and has no users; return whether it has no users."""
         with self.unused() as unused:
             server = self.find() if unused else None
             if server is not None:
@@ -149,7 +149,7 @@ def server_key() -> str:
 
 
 def main(files: ServerFiles, port: int, idle_s: float) -> None:
-    """Serve until SIGTERM, until there was no user for `idle_s` seconds, or until no command can find it.
+    """Serve until SIGTERM, until there was no user for `idle_s` seconds, or until no command can find the server.
 
     Returns at once if the server of this key runs already. port 0: any free port.
     """
@@ -168,7 +168,7 @@ def main(files: ServerFiles, port: int, idle_s: float) -> None:
 
 
 def _listen_at(port: int) -> socket.socket:
-    """Return a socket bound to the port (0: a free one), before the server starts, so that no other program gets it."""
+    """Return a socket bound to the port (0: a free one); no other program can get the port before the server starts."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))

@@ -1,7 +1,7 @@
 """Defines `LogDialect`, a trainer's log format, and `EventCollector`, which collects lines that are not rows.
 
-A row is the line of a step. A log is read in overlapping parts, the windows. A new dialect is one module with a
-`LogDialect`, listed in `dialects/__init__.py`.
+A row is the line of a step. A log is read in overlapping parts, the windows. To add a dialect, write a
+`LogDialect` and list it in `dialects/__init__.py`.
 """
 
 import re
@@ -25,7 +25,7 @@ type Match = re.Match[bytes]
 
 
 class EventCollector:
-    """Collects the lines of a log other than its rows, in order; at the end returns the fields of the run's reading.
+    """Collects the lines of a log other than its rows, in order; at the end returns the fields of the `RunReading`.
 
     This class handles endings: the pattern "finished" matches the trainer's final message, "exit_code" the exit code
     that a wrapper script prints after the trainer. Subclasses extend `take` and `reading_fields`.
@@ -73,7 +73,7 @@ class EventCollector:
 
     def cause(self, table: StepTable, last_step: int) -> LogError | None:
         """Return the cause of death so far, or None; `last_step`: offset of the last row, -1 without one."""
-        # rows with a logger's prefix are written to the stream of the errors, so rows and errors are in order
+        # rows with a logger's prefix go to standard error, like errors, so rows and errors are in order
         ordered = self.ranks or PREFIX.search(table.before) is not None
         return self.death.cause(last_step=last_step, ordered=ordered, finished=self.finished_at)
 
@@ -129,7 +129,7 @@ class LogDialect(RowGrammar):
 
     name: str
     example: str  # a row, shown in messages
-    own_text: re.Pattern[bytes]  # a text that shows this dialect, unless a dialect before it in DIALECTS matches
+    own_text: re.Pattern[bytes]  # a match shows this dialect, unless a dialect before it in DIALECTS matches
     row: bytes  # a text of most rows; a dialect with this text in the log has priority
     patterns: Mapping[str, re.Pattern[bytes]]  # name → pattern of lines other than rows
     collector: Callable[[], EventCollector]

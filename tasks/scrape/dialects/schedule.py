@@ -38,7 +38,7 @@ class ScheduleLog:
         return True
 
     def by_rank(self) -> dict[int, dict[str, Any]]:
-        """Return, per rank: counts of operations per direction, operations in flight at the end, idle share.
+        """Return, per rank: started and finished operations per direction, operations in flight at the end, idle share.
 
         The idle share is None for a rank with one event.
         """

@@ -28,7 +28,7 @@ _MEMORY = re.compile(rb"(?: (?=\d\.)|(?=\d\d))((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?
 _MISSING = (b"N/A", b"--")  # texts in place of a missing number
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
-# keys printed with {:8.5f} (earlier {:7.4f}) and {:7.4f}: a blank is added if only one digit is before the point
+# loss is printed with {:8.5f} (earlier {:7.4f}), grad_norm with {:7.4f}: a single digit before the point gets a blank
 _PADDED = frozenset({"loss", "grad_norm"})
 _DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
 _THOUSANDS = frozenset({"tps", "wps", "tflops"})
@@ -56,7 +56,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     row = Row(int(head[2]), tuple(fields), position, end, certain=sure)
     if "loss" not in keys or line[end:].strip() or (line.startswith(b"step", position) and row.ends_early(like)):
         return None
-    if is_end and end == len(line) and not sure:  # the last number must have as many decimals as in the row before
+    if is_end and end == len(line) and not sure:  # the last number must have as many decimals as in `like`
         last = fields[-1]
         if like is None or not any(one.key == last.key and one.shape == last.shape for one in like.fields):
             return None
@@ -111,7 +111,7 @@ _DATE = re.compile(rb"(?:\[titan\] |(?m:^)|:)(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,
 
 
 class TorchtitanEventCollector(EventCollector):
-    """Collects torchtitan's checkpoints, evaluations and environment."""
+    """Collects torchtitan's checkpoints, evaluations, parameters and environment."""
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
@@ -157,7 +157,7 @@ class TorchtitanEventCollector(EventCollector):
         self.evals.append({**values, "time": time_before(window, match.start()), **window.place(match.start())})
 
     def end_window(self, window: Window, table: StepTable) -> None:
-        """Finish a window: read the log's first date, and whether the text ends within a line."""
+        """Finish a window; also read the log's first date."""
         super().end_window(window, table)
         if self.started is None and (date := _DATE.search(window.data, window.start)):
             self.started = iso_of(date[1])
@@ -170,11 +170,11 @@ class TorchtitanEventCollector(EventCollector):
 
 
 def _choose_rank(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ...]]:
-    """Return the rows of the rank with most rows, and a summary of each rank.
+    """Return the rows of the rank with the most rows, and a summary of each rank.
 
     A rank that prints only the loss −1, as pipeline stages without a loss do, is chosen last. Rows without a rank count
-    as those of one more rank, which has no summary; of consecutive repeats, the first counts. If another rank is
-    chosen, they fill its gaps.
+    as the rows of one more rank, which has no summary. Of consecutive rows with the same step and no rank, only the
+    first counts. If another rank is chosen, the rows without a rank fill its gaps.
     """
     if "_rank" not in steps.columns or steps.is_empty():
         return steps.drop("_rank", strict=False), ()

@@ -176,7 +176,7 @@ def _number(shape: Shape) -> bytes:
 
 
 def read_layout(layout: Layout, rows: Sequence[bytes]) -> pl.DataFrame:
-    """Return the rows as a table without lines and offsets. rows: the groups of each match, joined by SEPARATOR."""
+    """Return the rows as a table without `line` and `offset`. rows: the groups of each match, joined by SEPARATOR."""
     fields = {one.column: one for one in layout.row.fields}
     kinds = {"time": pl.String, "_": pl.String, **{name: _kind(one) for name, one in fields.items()}}
     frame = pl.read_csv(

@@ -2,17 +2,17 @@
 
 A step is a stall if it took more than 3 times the median of the 21 steps centred on it (fewer at the ends of a log),
 and over 0.1 s more than this median. Stalls hardly change the median while they are fewer than half of the steps. The
-first steps of processes are left out of the medians. Causes, in this order:
+first steps of processes do not count for the medians. Causes, in this order:
 
 - `restart`: a step whose number is not larger than that of the step before, or the first step of another process;
 - `compile`: the first step of the log, or a step with another number of tokens than the step before;
-- `dispatch`: the two steps before and the two steps after are together shorter than usual by at least half of the
-  step's excess over the median. Steps are dispatched asynchronously, so one line can show too much time and others
-  too little, without a loss of time;
+- `dispatch`: the two steps before and the two steps after fall short of the median by at least half of the step's
+  excess in total; neighbours longer than the median count as 0. Steps are dispatched asynchronously, so one line can
+  show too much time and others too little, without a loss of time;
 - `checkpoint`: a save was in flight during the step;
 - `eval`: an evaluation ended during the step;
 - `profiler`: the profiler started or wrote its data during the step;
-- `restart`, `compile`: one of these applies to the step before, and this step's time includes that step's execution;
+- `restart`, `compile`: the cause applies to the step before, whose execution may be part of this step's time;
 - `unexplained`: none of these.
 
 Lines between those of steps k and k+1 were printed during step k+1, if the trainer prints each step when it is done.
@@ -35,8 +35,8 @@ from tasks.records import Stall
 TIMES = 3.0  # a stall takes more than this multiple of the median around it
 SECONDS_MORE = 0.1  # a stall takes more than the median and this number of seconds
 NEIGHBOURS = 21  # steps in a median, with the step itself in the middle
-PAID_BACK = 0.5  # least share of a step's excess by which its neighbours are shorter, for the cause `dispatch`
-LATE = 2  # number of step lines by which the lines printed during a step begin earlier in deferred logs
+PAID_BACK = 0.5  # for the cause `dispatch`: least share of a step's excess by which its neighbours fall short in total
+LATE = 2  # in deferred logs, the lines printed during a step begin this number of step lines earlier
 
 
 def find_stalls(
@@ -115,14 +115,14 @@ def _resized(timed: pl.DataFrame) -> NDArray[np.bool_]:
 
 
 def _usual_seconds(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the usual seconds around each step: the median without the first steps of processes; inf if unknown."""
+    """Return the median seconds around each step, without the first steps of processes; inf without other steps."""
     calm = pl.Series(seconds).set(pl.Series(first), None)
     median = calm.rolling_median(NEIGHBOURS, min_samples=1, center=True)
     return median.fill_null(math.inf).to_numpy()
 
 
 def _is_paid_back(seconds: NDArray[np.float64], usual: float, index: int) -> bool:
-    """Whether the four neighbours of a step are together shorter than usual by PAID_BACK of the step's excess."""
+    """Whether a step's neighbours (at most four) fall short of `usual` by PAID_BACK of the step's excess in total."""
     around = np.delete(seconds[max(0, index - 2) : index + 3], min(index, 2))
     lacking = float(np.maximum(usual - around, 0.0).sum())
     return lacking >= PAID_BACK * (float(seconds[index]) - usual)

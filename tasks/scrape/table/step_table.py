@@ -1,7 +1,7 @@
 """Collects the rows (the lines of steps) of a log, window by window, into one table, and counts the unreadable rows.
 
-A dialect's grammar reads the first rows of each form; a layout that is derived from a row then reads the rows printed
-like this one.
+A dialect's grammar reads the first rows of each form; a layout that is derived from such a row then reads the
+rows printed like it.
 """
 
 import re
@@ -19,8 +19,8 @@ from tasks.scrape.table.row_forms import RowForms
 from tasks.scrape.table.row_grammar import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
 from tasks.scrape.window import Window
 
-LAYOUTS, LEARNT_FROM = 16, 3  # most layouts; a form's layout is derived from its third row
-LINE = 8192  # most bytes of a row from the beginning of its head
+LAYOUTS, LEARNT_FROM = 16, 3  # limit of layouts; a form's layout is derived from its third row
+LINE = 8192  # limit of bytes of a row from the beginning of its head
 _PLACES = ("time", "line", "offset")
 
 type Span = tuple[int, int]
@@ -151,7 +151,7 @@ class StepTable:
             self._learn(line, row)
 
     def _learn(self, line: bytes, row: Row) -> None:
-        """Derive the layout of a row if its form has occurred LEARNT_FROM times."""
+        """Derive the layout of a row if its form occurs for the LEARNT_FROM-th time; never if `live`."""
         self._form_counts[row.form] += 1
         if self._live or len(self._layouts) >= LAYOUTS or self._form_counts[row.form] != LEARNT_FROM:
             return
@@ -235,7 +235,7 @@ def arrange(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def usual_jump(steps: Sequence[int]) -> int | None:
-    """Return the most frequent distance between the steps of consecutive rows; None if no distance occurs twice."""
+    """Return the most frequent positive distance of the steps of consecutive rows; None if no distance occurs twice."""
     forward = Counter(after - before for before, after in pairwise(steps) if after > before)
     usual = min(forward, key=lambda jump: (-forward[jump], jump), default=1)
     return usual if forward[usual] > 1 else None

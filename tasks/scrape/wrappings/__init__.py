@@ -36,14 +36,17 @@ class Unwrapped:
         self.wrappings.setdefault(wrapping)
 
     def count_lost(self, text: str) -> None:
-        """Count a damaged entry of an export, and its step lines."""
+        """Note the number of step lines in a damaged entry of an export, or in a line without a pod."""
         if text.strip(" \t\r\n,]"):  # else it is only blanks or the end of a JSON array
             self.lost.append(count_steps(text))
 
 
 @contextmanager
 def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
-    """Yield the unwrapped logs of the file `raw`. Raises LogFormatError if it is damaged. name: for messages."""
+    """Yield the unwrapped logs of the file `raw`, whose name is `name`.
+
+    Raises LogFormatError if the file is damaged, perhaps only when a log is read.
+    """
     packed = head_of(raw)
     labels, chunks = unpack(raw, name)
     head = head_of(chunks)  # raises LogFormatError if the beginning of the archive is damaged
@@ -60,7 +63,7 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
 
 
 def _sources(chunks: Chunks, unwrapped: Unwrapped, stack: ExitStack, name: str) -> dict[str, Chunks]:
-    """Return name → text of each source in a file, and note its wrappings. stack: closes the entries at its end."""
+    """Return name → text of each source in a file, and note its wrappings. stack: closes the export at its end."""
     head = head_of(chunks)
     first = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first.startswith(b"{") and _NOTEBOOK.match(first) and b'"cell_type"' in head:

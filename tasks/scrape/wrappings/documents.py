@@ -11,7 +11,7 @@ from tasks.scrape.dialects.maxtext.rows import HEAD
 from tasks.scrape.window import Chunks, LogFormatError, text_of
 from tasks.scrape.wrappings.unpack import head_of
 
-WHOLE_UP_TO = 64 << 20  # most bytes of a document, which is read into memory
+WHOLE_UP_TO = 64 << 20  # limit of bytes of a document, which is read into memory
 HEAD_BYTES = 16 << 10  # bytes that contain a page's title and the head of its table
 _GAP = r"[\s\u00a0]"
 _TITLES = (
@@ -49,7 +49,7 @@ class PageLog(Frozen):
 
 
 def read_document(text: Chunks) -> bytes | None:
-    """Return the bytes of a text that may be a document (page, guide); None for a plain log or a too large text."""
+    """Return the bytes of a text that may be a document (page, guide); None for other and for too large texts."""
     head = head_of(text)
     if not is_page(head) and b"```" not in head and b"~~~" not in head:
         return None
@@ -100,7 +100,7 @@ def _read_arms(head: str) -> list[PageLog]:
 
 
 def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
-    """Return the log of each arm: found by the arm's name in the heading of a log, else by the order of the logs."""
+    """Return the arms that have a log, found by the arm's name in a log's heading, else by the order of the logs."""
     names = [arm.name for arm in arms]
     begins = list(_BEGIN.finditer(data))
     ends = [*(match.start() for match in begins[1:]), len(data)]
@@ -132,7 +132,7 @@ def fenced_blocks(data: bytes) -> list[tuple[int, int]]:
 
 
 def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
-    """Return (text, byte range) of every run in a guide. The text is `data` with spaces in place of other text.
+    """Return (text, byte range) of every run in a guide. The text is `data`, blank outside of the run.
 
     Excerpts are the fenced code blocks. An excerpt begins another run if its first step is not larger than the last
     step before it. An excerpt is dropped if earlier excerpts contain all of its step lines.
@@ -154,7 +154,7 @@ def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
 
 
 def _blank_other_text(data: bytes, blocks: list[tuple[int, int]]) -> bytes:
-    """Replace everything outside the blocks except line breaks with spaces, so that offsets and line numbers stay."""
+    """Return `data` with blanks outside of the blocks; line breaks stay, so offsets and line numbers stay too."""
     text = bytearray(re.sub(rb"[^\n]", b" ", data))
     for begin, end in blocks:
         text[begin:end] = data[begin:end]

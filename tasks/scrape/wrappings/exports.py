@@ -15,7 +15,7 @@ from typing import Any
 
 from tasks.scrape.window import LogFormatError
 
-BLOCK = 20_000  # most entries in a chunk of text
+BLOCK = 20_000  # limit of entries in a chunk of text
 # a line that begins with `{`: the next entry after a damaged one. The `{` of a nested object follows its key on the
 # same line, except in an array.
 _OBJECT = re.compile(r"\n[ \t]{0,16}\{")

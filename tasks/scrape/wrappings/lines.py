@@ -33,7 +33,7 @@ _IN_LINES = (
 )  # fmt: skip
 # CSI sequences, OSC strings up to their end, and the two-byte escapes (ECMA-48)
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
-MAX_ESCAPE_LENGTH = 256  # most bytes of an escape sequence
+MAX_ESCAPE_LENGTH = 256  # limit of bytes of an escape sequence
 # (name, byte to search first, pattern, replacement). Zero bytes are holes between texts that were written separately.
 # A carriage return before a line break is kept.
 _CONTROLS = (
@@ -97,10 +97,10 @@ def join_cri_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _strip_prefix(line: bytes, parts: dict[bytes, bytes]) -> bytes:
-    """Return a line without its prefix, after its earlier parts.
+    """Return a line without its prefix, joined to the line's earlier parts.
 
-    Returns b"" for an incomplete line, and adds it to `parts` (stream → text so far). Returns a line without a prefix
-    unchanged.
+    For an incomplete line, returns b"" and adds the text to `parts` (stream → text so far). A line without a prefix is
+    returned unchanged.
     """
     match = CRI.match(line)
     if match is None:
@@ -114,7 +114,7 @@ def _strip_prefix(line: bytes, parts: dict[bytes, bytes]) -> bytes:
 
 
 class Cleaner:
-    """Replaces the matches of _CONTROLS in a text that arrives in pieces; calls `note` with the name of each kind."""
+    """Replaces the matches of _CONTROLS in a text that arrives in pieces; calls `note` with each kind's name."""
 
     def __init__(self, note: Callable[[str], None] = lambda _: None) -> None:
         self._note, self._rest = note, b""

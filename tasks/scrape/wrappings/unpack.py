@@ -15,7 +15,7 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 # byte order marks; `>` in PowerShell writes the first one
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 PIECE = 512  # packed bytes that are unpacked at once: few, because a few zstd bytes can expand to gigabytes
-TEXT = 1 << 20  # least bytes of a chunk of unpacked text, except the last
+TEXT = 1 << 20  # minimum of bytes of a chunk of unpacked text, except the last
 FREE = 256 << 20  # unpacked bytes above which LARGEST_RATIO applies
 LARGEST_RATIO = 200  # largest accepted ratio of unpacked to packed bytes; logs reach 10 to 30
 HEAD = 1 << 20  # first bytes of a text, by which its wrappings are recognised
@@ -24,7 +24,8 @@ HEAD = 1 << 20  # first bytes of a text, by which its wrappings are recognised
 def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
     """Return (names of archive formats and encoding, text).
 
-    Reading the text raises LogFormatError if an archive is damaged, or unpacks to implausibly many bytes.
+    Raises LogFormatError, perhaps only when the text is read, if an archive is damaged or unpacks to implausibly many
+    bytes.
     """
     labels: tuple[str, ...] = ()
     for magic, label, opened in (

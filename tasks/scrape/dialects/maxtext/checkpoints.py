@@ -4,8 +4,9 @@ The states of a checkpoint: announced → blocking part done → background part
 restored. A failed save has the state `failed`; `not_visible` means that the log of this host cannot show the commit. A
 deleted checkpoint keeps its state, and `retired_line` is set. The announcement (`Started an asynchronous checkpoint
 save`, an event with `'event_type': 'save'`) is printed when the save starts and does not prove the commit. Only the
-primary host prints the commit (`Finished saving checkpoint`), so the logs of other hosts do not show the commit. Every
-host prints that the save has finished on all hosts (`Save Finalize is done on all hosts`).
+primary host prints the commit (`Finished saving checkpoint`), so the logs of other hosts do not show the commit; with
+`primary_host=None`, each host prints it. Every host prints that the save has finished on all hosts (`Save Finalize is
+done on all hosts`).
 """
 
 import re
@@ -21,13 +22,13 @@ _STEP = re.compile(r"/(\d{1,18})(?:/[A-Za-z_][\w.-]*)?/?\Z")
 
 
 class Save(CheckpointEvent, frozen=False):
-    """A save that is still being read. Its times have the form of MaxText's prefixes: `MMDD hh:mm:ss.ffffff`."""
+    """A save whose lines are being read. Its times have the form of MaxText's prefixes: `MMDD hh:mm:ss.ffffff`."""
 
     background: bool = False  # the background part is done
     done: int | None = None  # offset of the first line that shows that the save no longer slows training, if any
 
     def decide_state(self, *, visible: bool) -> CheckpointState:
-        """Return the last state that the log shows. visible: whether the host of the log prints commits."""
+        """Return the last state that the log shows. visible: the log's host prints commits or is unknown."""
         if self.restored_line is not None:
             return "restored"
         if self.committed_line is not None:
@@ -73,7 +74,7 @@ class CheckpointLog:
             case "save_arrays" if self.saves and self.saves[-1].arrays is None:
                 self.saves[-1].arrays = int(match[1])
             case "save_background":
-                # Orbax finishes one save before it starts the next, so the oldest unfinished save is meant
+                # Orbax finishes saves in order, so this line belongs to the oldest unfinished save
                 if (oldest := next((save for save in recent if not save.background), None)) is not None:
                     oldest.background, oldest.done = True, oldest.done or end
                     oldest.background_s = float(match[1]) if match[1] else None
@@ -123,7 +124,7 @@ class CheckpointLog:
     def events(self, *, first_day: datetime | None, process: int | None, ended: bool) -> tuple[CheckpointEvent, ...]:
         """Return the checkpoints. process: number of the host process that printed the log; None if unknown.
 
-        A missing commit is certain only if the log has ended and this process prints commits.
+        Without a commit, `committed` is False if the log has ended and this process prints commits; else it is None.
         """
         commits = process is not None and self.primary in (None, process)
         return tuple(
@@ -170,7 +171,7 @@ class RestoreLog:
                 self._end(Restore(step=int(match[1]), path=f"{text_of(match[2])}/{text_of(match[1])}", **place))
 
     def _end(self, read: Restore) -> None:
-        """Mark the last restore of this step as finished, or add a restore that was not announced."""
+        """Mark the last restore of this step as finished; first adds the restore if it was not announced."""
         steps = [restore.step for restore in reversed(self.restores)]
         if read.step not in steps:
             self.restores.append(read)

@@ -1,7 +1,7 @@
-"""Collects the lines of a MaxText log that are not step lines, and builds the run's reading from these and the steps.
+"""Collects the lines of a MaxText log that are not step lines, and builds the fields of the run's reading.
 
-Work between two steps is part of the next step's time, where `find_stalls` finds it. Work after the last step, such as
-the final save, is in no step's time: `WaitLog` collects it.
+Work between two steps is part of a later step's time, where `find_stalls` finds it. Work after the last step, such as
+the final save, is in no step's time: `WaitLog.after_last_step` returns it.
 """
 
 import re
@@ -35,7 +35,7 @@ class EvalLog:
     # values of each evaluation, with its number of steps and the seconds of these steps
     rows: list[dict[str, Any]] = field(default_factory=list)
     begun: list[tuple[int, int]] = field(default_factory=list)  # (step, offset) of each evaluation's start
-    _steps: int = 0  # steps of the running evaluation, like `_seconds`
+    _steps: int = 0  # steps of the running evaluation; `_seconds`: their duration
     _seconds: float = 0.0
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
@@ -93,7 +93,10 @@ class WaitLog:
     def after_last_step(
         self, steps: pl.DataFrame, saves: CheckpointLog, evals: EvalLog, *, deferred: bool, first_day: datetime | None
     ) -> tuple[Wait, ...]:
-        """Return the waits after the last step, in log order. deferred, first_day: see `find_stalls`, `iso_time`."""
+        """Return the waits after the last step, in log order.
+
+        deferred: whether step lines are printed one iteration late. first_day: a day of the run, with its year.
+        """
         day = first_day or datetime(2000, 1, 1)
         timed = [(_seconds(begin, end, day), at) for begin, end, at in self.timed]
         waits = [
@@ -150,7 +153,7 @@ class MaxTextEventCollector(EventCollector):
             part.take(name, match, window)
 
     def end_window(self, window: Window, table: StepTable) -> None:
-        """Finish a window: up to the first step, read the mesh and a date; note whether the text ends within a line."""
+        """Finish a window; in the windows up to the first step, also read the mesh and a date."""
         first = table.first_offset - window.base if table.parsed else len(window.data)
         if first >= window.start:  # no window before this one has a step
             for match in _MESH_AXIS.finditer(window.data, window.start, first):
@@ -167,7 +170,7 @@ class MaxTextEventCollector(EventCollector):
         prefix = PREFIX.search(table.before)
         source_file = prefix[2].decode() if prefix else None
         count = facts.config.get("steps", "")
-        planned = int(count) - 1 if count.isdigit() else None  # number of the last step
+        planned = int(count) - 1 if count.isdigit() else None  # number of the last planned step
         ending = self.ending(steps, table, planned)
         error = ending["error"]
         ended = self.death.exit_code is not None or facts.end is not None

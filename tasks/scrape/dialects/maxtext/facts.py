@@ -1,4 +1,4 @@
-"""Collects the facts that MaxText prints once per run: environment, memory, parameters, FLOPs, config, start, end.
+"""Collects the facts that MaxText prints once per start: environment, memory, parameters, FLOPs, config, start, end.
 
 The XPK frame consists of the first and last lines that the launcher XPK prints around a run.
 """
@@ -24,7 +24,7 @@ OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "arr
                  "eval_start", "eval"})  # fmt: skip
 _TYPE = re.compile(r"ShapedArray\(([^()]*)\)")
 _SIZES = re.compile(r"'(\w+)': (\d+)")
-# factor of the largest accepted error of a percentage (see `_take_device`): twice the error by rounding two sizes to
+# factor of the largest accepted error of a percentage (see `_take_device`); 0.5 is the error of rounding two sizes to
 # 0.01 GB
 PERCENT_SLACK = 1.0
 

@@ -66,7 +66,7 @@ _PATTERNS = {
     "restore_done": rb"Finished (?:restoring checkpoint in %s seconds from (%s)\.|(?:load|restore) in %s seconds @ "
     rb"(%s)|restoring checkpoint from (%s)\.)(?=\s|\Z)" % (_NUMBER, _PATH, _NUMBER, _PATH, _PATH),
     "restore_event": rb"\{'step': (\d+), 'event_type': 'restore', 'directory': '([^'\n\]]*)'",
-    # with JAX_LOG_COMPILES
+    # printed with JAX_LOG_COMPILES
     "compiling": rb"Compiling (?:jit\()?train_step\)? with global shapes and types [\[(]([^\n]{0,60000}?)[\])]\. "
     rb"Argument mapping",
     "profiler": rb"Profiler session (?:started|collecting data|tear down)\.",

@@ -20,21 +20,21 @@ _FIELD = re.compile(
 )
 TAIL = rb"(?=[ \t\r\n]|\Z)"
 _COLUMNS = {"TFLOP/s/device": "tflops_per_device", "Tokens/s/device": "tokens_per_s_per_device"}
-# keys with three decimals in every version of MaxText; related trainers use another number of decimals for all values
+# keys with three decimals in every version of MaxText; related trainers use another number of decimals
 _THREE = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_loss", "perplexity"})
 _KNOWN = _THREE | {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy",
                    "indexer_loss", "live slice count"}  # fmt: skip
 _OURS = frozenset({"time", "line", "offset"})
-AGREEING = 3  # least count of numbers in a line whose common number of decimals may differ from three
+AGREEING = 3  # if at least this many numbers of a line agree, their number of decimals may differ from 3
 
 
 def column_name(key: str) -> str:
-    """Return the column of a key: the records' name, else the key; `key (log)` if the records use it otherwise."""
+    """Return the column of a key: the records' name, else the key; `KEY (log)` if the records use the key otherwise."""
     return _COLUMNS.get(key, f"{key} (log)" if key in _OURS else key)
 
 
 KNOWN = frozenset(map(column_name, _KNOWN))
-UNFINISHED = frozenset(map(column_name, _THREE))  # with fewer than three decimals, the last number may be cut
+UNFINISHED = frozenset(map(column_name, _THREE))  # a row's last number may be cut if it has fewer than 3 decimals
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
@@ -47,7 +47,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
         return row if line.startswith(b"completed profiler", position) and following.isspace() else None
     if last.key == "total_weights":  # the row is cut: the loss always follows
         return None
-    # a cut number has fewer decimals than the same key elsewhere
+    # a cut number has fewer decimals than the number of the same key in the row `like`
     shapes = {one.key: one.shape for one in (like.fields if like is not None else ()) if one.shape[0] == "fixed"}
     sure = last.shape in (("open", 0), shapes.get(last.key, ("fixed", 3)))
     if not following:  # the row is cut, or the log has no final line break
@@ -56,7 +56,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
 
 
 def _split(line: bytes, position: int) -> Row | None:
-    """Split the step line at a position into fields; None if a field is damaged."""
+    """Return the step line at a position as a row of fields; None if a field is damaged."""
     head = _STEP.match(line, position)
     if head is None:
         return None

@@ -19,7 +19,7 @@ _MEMORY_ROW = rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?:
 # validation losses: ` validation loss at iteration 10 | lm_loss value: … | lm_loss_ppl value: … |`, and `test results`
 _WHERE = rb" at (?:iteration {1,40}(\d{1,15})(?!\d)|(?!iteration)([^|\n]{1,120}?))((?: on| \[)[^|\n]{1,80}?)? {0,40}\|"
 _VALIDATION = rb"(?:validation loss|\b(?:validation|valid|(test)) results)" + _WHERE
-# allowed after the values of an evaluation
+# text that is allowed after the values of an evaluation
 _BEHIND = re.compile(rb"[ \t]*(?:\r?\n|\[|-{5,}|rank \d|iteration +\d|saving check|\Z)")
 _VALUES = {"lm loss value": "loss", "LM loss": "loss", "lm loss PPL": "perplexity", "LM PPL": "perplexity",
           "lm_loss value": "loss", "lm_loss_ppl value": "perplexity"}  # fmt: skip
@@ -189,7 +189,7 @@ class MegatronEventCollector(EventCollector):
         self.environment = Environment(num_devices=world, mesh=mesh or None)
         steps = _without_means(_with_step_times(_without_copies(steps), self.step_times), self.resumes)
         found, summaries = super().reading_fields(steps, table), self.schedule.by_rank()
-        if found["is_ended"]:  # the announcing process also reports success; without it, the save failed
+        if found["is_ended"]:  # the process that announces a save also reports success; else the save failed
             found["checkpoints"] = tuple(
                 event if event.committed else event.model_copy(update={"committed": False})
                 for event in self.checkpoints
@@ -209,7 +209,7 @@ class MegatronEventCollector(EventCollector):
         }  # fmt: skip
 
     def _ranks(self, summaries: dict[int, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """Return an entry for each global rank in the log, and for each other (tensor, pipeline) rank."""
+        """Return an entry for each global rank in the log, and for each further (tensor, pipeline) rank."""
         tensor, pipeline = self.mesh.get("tensor", 1), self.mesh.get("pipeline", 1)
         world = self.environment.num_devices or 0
         # global rank → (tensor, pipeline); known only if the world has no other axes; the tensor rank varies fastest
@@ -228,13 +228,13 @@ class MegatronEventCollector(EventCollector):
 
 
 def _memory_name(key: str) -> str:
-    """Return the column of a memory value; it is the same for `max allocated` and `mem-max-allocated-gigabytes`."""
+    """Return the column of a memory value: one name for `max allocated` and `mem-max-allocated-gigabytes`."""
     words = key.strip().replace(" ", "-").split("-")
     return "_".join(word for word in words if word not in ("mem", "gigabytes"))
 
 
 def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]]) -> pl.DataFrame:
-    """Add the throughput that Megatron-Bridge prints in a line before each row, if the step times are equal."""
+    """If no row has a throughput, add the throughput of Megatron-Bridge's line before a row with an equal time."""
     if not printed or steps.is_empty() or steps["tflops_per_device"].null_count() < steps.height:
         return steps
     times = pl.DataFrame(printed, schema=["printed_at", "printed", "tflops"], orient="row").set_sorted("printed_at")
@@ -256,7 +256,7 @@ def _without_copies(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.DataFrame:
-    """Move mean times in the second row after a resume to columns with the suffix `(average)`.
+    """Move the mean time and throughput of the second row after a resume to columns with the suffix `(average)`.
 
     Megatron core 0.17 prints the first resumed step and does not reset its timer, so the next row has the mean time
     since the resume (NVIDIA/Megatron-LM issue 6237). Older versions reset the timer. `_find_mean` tells these
@@ -277,7 +277,10 @@ def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.Da
 
 
 def _find_mean(steps: pl.DataFrame, offset: int, restored: int) -> int | None:
-    """Return the index of the second row after a resume (at `offset`) if that row's time is a mean, else None."""
+    """Return the index of the second row after a resume if that row's time is a mean, else None.
+
+    offset: of the line about the resume. restored: the step of the checkpoint.
+    """
     begin = int(steps["offset"].search_sorted(offset))
     numbers, seconds = steps["step"][begin : begin + 2].to_list(), steps["seconds"][begin : begin + 23]
     if len(numbers) < 2 or numbers[0] != restored + 1 or numbers[1] <= numbers[0] or None in seconds[:2].to_list():

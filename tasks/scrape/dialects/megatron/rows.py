@@ -14,7 +14,8 @@ _OPEN_FIELD = (
     rb"( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}(?: \(avg [\d.]{1,20}\)| m?s| days?, [\d:]{7,8})?)"
 )
 _FIELD = re.compile(_OPEN_FIELD + rb" {1,40}\|")
-# Primus prints bars only between fields, so its last field is complete only if it ends with %
+# Primus prints bars only between fields: its last field is complete if it ends with %, or is a padded count in a line
+# that ends with a line break
 _LAST_FIELD = re.compile(_OPEN_FIELD + rb"(?<=%)(?=[ \t]*(?:\r?\n|\Z))")
 _LAST_COUNT = re.compile(rb" {0,40}(number of nan iterations): ( {0,2})(\d{1,9})(?<=: [ \d]{2}\d)(?=[ \t]*\r?\n)")
 # matches in every row after the head; a match elsewhere shows a row that lost its head
@@ -54,7 +55,7 @@ _WORDS = {
     "consumed tokens": re.compile(r"\d+(?:\.\d+)?[KMBT]"),
 }
 _RANK = re.compile(r"rank-\d+ ")  # the rank before the key of a memory field
-_COUNT = re.compile(r"number[ _]of[ _]")  # keys whose values are whole numbers
+_COUNT = re.compile(r"number[ _]of[ _]")  # beginning of keys whose values are whole numbers
 # keys whose values are printed with varying decimals
 _FREE = frozenset({"num zeros", "learning_rate"})
 _KNOWN = frozenset(_NAMED) | {
