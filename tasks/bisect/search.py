@@ -16,7 +16,7 @@ from tasks.records import Mark
 
 SURE = 0.95  # posterior probability from which a suspect is compared with the point before it
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
-REFUTED = 1e-4  # factor on the prior weight of a suspect found no worse than the point before it by the verdict rule
+REFUTED = 1e-4  # factor on the prior weight of a suspect that the verdict rule finds no worse than the point before it
 
 
 def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
@@ -77,8 +77,8 @@ class _MarkedLine:
     def doubtful(self) -> list[int]:
         """The points with few runs from the first one marked bad or between to the last one marked good.
 
-        Only points with one of these marks and fewer than MIN_RUNS runs: their marks may be noise. Empty if the metric
-        is no time, or if no bad point comes before a good one.
+        Only points with one of these marks and fewer than MIN_RUNS runs count. Their marks may be noise. Empty if the
+        metric is no time, or if no bad point comes before a good one.
         """
         bad, good = self.marked("bad", "between"), self.marked("good")
         if not self.judge.judges_time or not bad or not good:

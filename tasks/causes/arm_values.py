@@ -14,7 +14,7 @@ from tasks.records.observation import Observation, ObservedArray, Role
 
 DRAW = "random_bits"  # the primitive of JAX that draws random bits from a key
 _RANDOM: Role = "random numbers"
-_COUNTER = ".count"  # ends the names of counters; each random stream of NNX has a counter and a key
+_COUNTER = ".count"  # end of a counter's name; each random stream of NNX has a counter and a key
 
 
 @dataclass(frozen=True)

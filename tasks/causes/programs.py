@@ -29,7 +29,7 @@ class Difference(NamedTuple):
 
     side: int  # program of `node`: 0 for the baseline, 1 for the candidate
     node: Node
-    partner: Node | None  # node of the other program with the same `key`, from the same place if possible
+    partner: Node | None  # node of the other program with the same `key`, preferably of the same place; or None
     is_first: bool  # True if the other program also computes all operands of `node` that are not constants
 
 

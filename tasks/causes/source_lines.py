@@ -33,8 +33,8 @@ def find_source_line(frames: Iterable[Frame], root: str = "") -> CodeLine:
 def name_function(source: CodeLine) -> str:
     """Return a name for the function around a source line: class and method, else file and function.
 
-    Unlike the line's number, the name stays equal if lines move. If the function is unknown, the line's number is used
-    all the same. Empty for libraries.
+    A name with a function stays equal if lines move. If the function is unknown, the line's number takes its place.
+    Empty for libraries.
     """
     if is_library(source.path):  # Linen and NNX call different library functions for equal work
         return ""

@@ -18,7 +18,7 @@ class CaseRuns(Frozen):
     case: str
     target: str  # name of the machine that the runs ran on
     runs: tuple[RunRecord, ...]  # of both arms
-    cases: int = 1  # number of cases in the comparison: they share its chance of a false alarm
+    cases: int = 1  # number of cases in the comparison, which share its chance of a false alarm
     look: int | None = None  # with --until-decided: the number of this decision on the case, from 1
     checkpoints: CheckpointDifference | None = None  # at the last step with a checkpoint in both first runs
     program: ProgramExplanation | None = None  # comparison of the lowered training steps; None if unknown

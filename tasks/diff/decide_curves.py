@@ -64,7 +64,11 @@ class CurveContext(Frozen):
 
 
 def decide_value(curves: MetricParity, context: CurveContext) -> Decision:
-    """Decide one value over all steps. If its name contains `loss`, lower is better; else neither is better."""
+    """Decide one value over all steps. If its name contains `loss`, lower is better; else no direction is better.
+
+    The metric `loss` is *unknown* if it is constant over all steps of all runs, from MIN_STEPS steps on, because
+    nothing was trained.
+    """
     tolerances, parity = context.rules.tolerances, curves.parity
     if LOSS_LIKE not in parity.metric:
         return _decide_curve(
@@ -222,7 +226,7 @@ def _is_within(curves: MetricParity, tolerance: Tolerance) -> bool:
 
 
 def _describe(curves: MetricParity) -> str:
-    """Return where the arms differ, as the first words of a reason."""
+    """Return the first words of a reason: where the arms differ, that runs of one arm differ, or `equal`."""
     parity, first = curves.parity, curves.parity.first
     varying = "runs of one arm differ among themselves" if curves.varies else ""
     if first is None:

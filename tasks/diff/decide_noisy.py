@@ -14,7 +14,7 @@ from tasks.diff.noise import MIN_PAIRS
 from tasks.records import Decision, Verdict
 from tasks.records.text import counted, show_interval
 
-CHANCE = 0.01  # probability that a comparison of equal arms finds a difference, in any case, at any decision
+CHANCE = 0.01  # probability that a comparison of equal arms finds a difference in any of its cases and decisions
 MAX_SHOWN = 50.0  # logarithm of the largest ratio shown; prevents an overflow
 WIDEST_SHOWN = 10.0  # an interval wider than this (1000 %) is shown as "anything"
 RAREST = 1000  # largest N in "1 time in N": rarer events depend on the tail of the assumed distribution

@@ -115,7 +115,8 @@ def estimate_noise_between(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
 def place_of_run(run: RunRecord) -> str:
     """Return the machine or slice of a run; empty if unknown.
 
-    All runs that maxview launched on this machine for one target have one place. On a cluster, it is the run's nodes.
+    All runs that maxview launched on this machine for one target have one place. On a cluster, the place of a
+    run is its nodes.
     """
     if run.reading.environment.place:
         return run.reading.environment.place

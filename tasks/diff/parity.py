@@ -160,7 +160,7 @@ def _table(run: RunRecord, part: Part, *, exact: bool) -> pl.DataFrame:
 def eval_table(run: RunRecord) -> pl.DataFrame:
     """Return one row per evaluation of a run, in the log's order: `step`, `line`, `offset` and the printed values.
 
-    If an evaluation names its data set, this name precedes the names of its values: a step may have several sets.
+    If an evaluation names its data set, this name precedes the names of its values, as a step may have several sets.
     """
     rows = [
         {
@@ -262,8 +262,8 @@ def nearest_at(sides: tuple[Values, Values], index: int) -> tuple[float, float]:
 def number_alike(arms: Arms) -> Arms:
     """Return both arms, with the steps of an arm renumbered from 0 if three conditions hold.
 
-    All its logs begin at step 1 and those of the other arm at 0; all logs have equally many steps; and the losses then
-    agree better. A log that lacks its step 0 begins at 1 too, but its losses agree better without renumbering.
+    All logs of this arm begin at step 1 and those of the other at 0; all logs have equally many steps; and the losses
+    then agree better. A log that lacks its step 0 begins at 1 too, but its losses agree better without renumbering.
     """
     steps = [[run.reading.steps["step"] for run in arm.runs] for arm in arms]
     begins = [{table.first() for table in side} for side in steps]

@@ -12,7 +12,7 @@ from tasks.metrics.result_metrics import EVALUATION, LOSS, VALUES
 from tasks.records import Decision, Measured, MetricDiff
 from tasks.records.text import counted
 
-SHOWN = 5  # most steps that a message names
+SHOWN = 5  # limit of steps that a message names
 
 
 def loss_row(arms: Arms, curves: MetricParity, decision: Decision) -> MetricDiff:

@@ -11,7 +11,7 @@ from tasks.diff.decide import MIN_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import counted
 
-AT_MOST_TIMES = 2  # largest factor by which repeats grow at once: an estimate from few runs is rough
+AT_MOST_TIMES = 2  # largest factor by which repeats grow at once, because an estimate from few runs is rough
 
 
 class Patience(Frozen):

@@ -1,4 +1,4 @@
-"""Finds events of runs: deaths with their cause, incomplete logs, repeated compiles, starts far apart in time.
+"""Finds events of runs: deaths with their cause, incomplete logs, repeated compilations, starts far apart in time.
 
 An arm is one side of a comparison of runs.
 """
@@ -18,7 +18,7 @@ from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord,
 from tasks.records.text import counted
 
 FAR_APART_S = 15 * 60  # a larger distance between the arms' starts is a finding
-SHOWN = 3  # most arguments that a message names
+SHOWN = 3  # limit of arguments that a message names
 
 
 def find_deaths(arms: Arms) -> Observations:
@@ -121,7 +121,7 @@ def find_starts_apart(arms: Arms) -> Observations:
 
 
 def find_recompiles(arms: Arms) -> Observations:
-    """Yield at most one finding per arm: its first run with several compiles, and the signatures of the first two."""
+    """Yield at most one finding per arm: its first run with several compilations, and the first two signatures."""
     for arm in arms:
         for number, run in enumerate(arm.runs):
             compiles = run.compiles or run.reading.compiles

@@ -12,7 +12,7 @@ from tasks.metrics.merged_steps import place_of
 from tasks.resolve.trainers.trainer_source import SOURCE
 
 SEVERAL = 3  # fewest moved messages that prove other code; a few may have several call sites or another Python
-SHOWN = 3  # most arguments that a message names
+SHOWN = 3  # limit of arguments that a message names
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})  # names of arms that run the two implementations
 
 
