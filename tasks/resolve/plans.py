@@ -32,7 +32,7 @@ class Request(Frozen):
     """A user's request: a comparison's name and options."""
 
     comparison: str
-    cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case that fits the target
+    cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case that fits model and target
     target: str | None = None  # None: the comparison's own
     model: str | None = None  # None: the target's own
     repeats: int | None = None  # runs per arm of a case; None: the file's number; unused with `compile_only`

@@ -59,7 +59,7 @@ def is_address(repository: str) -> bool:
 def check_repository(repository: str) -> str:
     """Return the address unchanged, or the clone's absolute folder.
 
-    Raises ConfigError for another text, and for an address with a secret (see SECRET).
+    Raises ConfigError if the text is neither, and for an address with a secret (see SECRET).
     """
     if SECRET.match(repository):  # the secret would appear in plans, pages and logs
         raise ConfigError(

@@ -45,7 +45,7 @@ def parse_date(text: str) -> datetime | None:
 def iso_time(raw: str | None, first_day: datetime | None) -> str | None:
     """Return `0418 00:55:39.221671` as ISO 8601, in the year that makes it nearest to `first_day`.
 
-    first_day: a day of the run, with its year; without one, None is returned.
+    first_day: a day of the run, with its year. Returns None if `raw` or `first_day` is None.
     """
     return pl.select(iso_in_year(pl.lit(raw, pl.String), first_day)).item()  # type: ignore[no-any-return]
 

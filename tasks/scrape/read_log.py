@@ -66,12 +66,12 @@ def scrape_run(path: Path) -> RunReading:
 
 
 def scrape_text(data: bytes, *, name: str) -> LogReading:
-    """Read the bytes of a log, page or guide; `name` is used in messages. Raises LogFormatError."""
+    """Read the bytes of a log, page or guide. name: for messages and for the runs' names. Raises LogFormatError."""
     return scrape_chunks(partial(slices, data, 0, len(data)), name=name)
 
 
 def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
-    """Read a log of any size; each call of `raw` yields its chunks from the start. Raises LogFormatError."""
+    """Read a log of any size; each call of `raw` yields the log's chunks from the start. Raises LogFormatError."""
     _check_text(head_of(raw), name)
     labels, text = unpack(raw, name)
     _check_text(head_of(text), name)

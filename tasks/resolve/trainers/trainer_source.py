@@ -36,7 +36,7 @@ class TrainerSource(Frozen):
     dirty: bool  # there are uncommitted changes
     versions: dict[str, str]  # package → version; SOURCE → digest
     ref: str | None = None  # as the user named the commit; None: no ref
-    repository: str | None = None  # folder or address with the ref; None: the installed trainer's checkout
+    repository: str | None = None  # folder or address with the ref; None: no ref, or maxview's checkout
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that the other arm lacks
     # The checkout, or the folder in it from which MaxText is imported. None: the trainer is installed, or is a custom
     # program in its own folder.

@@ -51,8 +51,9 @@ def find_stalls(
 ) -> tuple[Stall, ...]:
     """Return the stalls of a run. `saving(begin, end)`: whether a save was in flight between two offsets of the log.
 
-    profiled_steps: steps whose time includes the profiler's start or end. starts: offsets at which processes started.
-    deferred: whether step lines are printed one iteration late.
+    eval_offsets: of the lines at the ends of evaluations. profiler_offsets: of the profiler's lines. profiled_steps:
+    steps whose time includes the profiler's start or end. starts: offsets at which processes started. deferred: whether
+    step lines are printed one iteration late.
     """
     timed = steps.select("step", "seconds", "line", "offset", "total_weights").filter(pl.col("seconds").is_finite())
     if timed.height < 2:

@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf)%?", re.IGN
 class EvalLog:
     """Collects evaluations."""
 
-    # values of each evaluation, with its number of steps and the seconds of these steps
+    # values of each evaluation, with its number of steps and the seconds of these steps (None if unknown)
     rows: list[dict[str, Any]] = field(default_factory=list)
     begun: list[tuple[int, int]] = field(default_factory=list)  # (step, offset) of each evaluation's start
     _steps: int = 0  # steps of the running evaluation; `_seconds`: their duration
