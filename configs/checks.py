@@ -33,7 +33,7 @@ def check(config: TrainConfig, devices: Devices) -> None:
 def find_problems(config: TrainConfig, devices: Devices) -> Iterator[str]:
     """Yield the reasons why these devices cannot train the config; each begins with the keys to change.
 
-    The memory is checked only if the arrays can be split over the devices.
+    The memory is checked only if it is known and the arrays can be split over the devices.
     """
     if devices.platform is not None and devices.platform != config.hardware:
         yield (

@@ -1,4 +1,4 @@
-"""Loads and validates comparisons and the files that they name: cases, models and targets.
+"""Loads and validates comparisons and targets, and loads the config values of cases and models.
 
 A comparison trains two arms (the compared versions of a trainer or of its settings) on a target (a place to run), once
 per repeat for every case (a set of config values that both arms share).
@@ -54,7 +54,7 @@ def _check_name(text: str) -> str:
 
 
 def tolerance_names() -> tuple[str, ...]:
-    """Return the metrics of a tolerances file: BY_DEVICE (optional), and the metrics of `default` (required)."""
+    """Return the metrics that a tolerances file may have: BY_DEVICE, and those of the file `default` (required)."""
     return *BY_DEVICE, *read_yaml(find("tolerances", "default"))
 
 
@@ -116,7 +116,7 @@ class Comparison(Frozen):
     set: dict[str, Any] = {}
     repository: Annotated[str, Field(min_length=1)] | None = None  # contains the arms' refs; None: maxview's checkout
     command: CommandTemplate | None = None  # for every arm with a custom trainer and no command of its own
-    explain: Literal["auto", "off"] = "auto"  # auto: if the arms differ, search for the cause once
+    explain: Literal["auto", "off"] = "auto"  # auto: if the arms differ, search for the cause
     # shared: the second arm starts with the first arm's weights, optimizer moments and batches. own: each arm
     # initializes its own. Default: shared if the arms are MaxText's Linen and MaxText's NNX, which initialize different
     # weights from the same seed; else own.
@@ -188,12 +188,12 @@ class Comparison(Frozen):
 class Target(Frozen):
     """A place to run: the backend, the devices, a model that fits them, and the trainer's environment variables.
 
-    `environment`: variables to set. `pass_on`: names of the only variables of the caller that a local trainer gets in
-    addition to PASSED_ON of `configs/environment.py`. `wrap`: words before a local trainer's command, such as
-    `[unshare, --user, --net, --]`.
+    `environment`: variables to set. `pass_on`: names of the caller's variables that a local trainer gets in addition to
+    those in PASSED_ON (configs/environment.py); it gets no others. `wrap`: words before a local trainer's command, such
+    as `[unshare, --user, --net, --]`.
 
-    `launch`: settings of the backend; the file has them in the section named like the backend. `${NAME}` in them is an
-    environment variable. The values are checked when a run is planned for the target.
+    `launch`: settings of the backend; the file has them in the section named like the backend. `${NAME}` in them is
+    replaced by the environment variable NAME. The values are checked when a run is planned for the target.
     """
 
     name: Name
@@ -272,7 +272,7 @@ def list_names(kind: Kind, *, root: Path = CONFIG_ROOT) -> tuple[str, ...]:
 
 
 def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
-    """Return the path of configs/KIND/NAME.yml. Raises ConfigError with a suggestion if there is no such file."""
+    """Return the path of configs/KIND/NAME.yml. Raises ConfigError with the known names if there is no such file."""
     names = list_names(kind, root=root)
     if name in names:
         return root / kind / f"{name}.yml"
@@ -283,7 +283,7 @@ def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
 
 
 def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given: Any) -> T:
-    """Return a file's content `data` as a `model`. `given`: values of fields that the file cannot set."""
+    """Return a file's content `data` as a `model`. Raises ConfigError. `given`: values that the file cannot set."""
     fields = tuple(name for name in model.model_fields if name not in given)
     if model is Target:  # a target's file has `launch` under the backend's name
         fields = (*(name for name in fields if name != "launch"), *BACKENDS)
@@ -316,7 +316,10 @@ def find_missing(named: Sequence[Named], data: CommentedMap, path: Path, root: P
 
 
 def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
-    """Return a comparison by name. Raises ConfigError with every problem, including references to missing files."""
+    """Return a comparison by name. Raises ConfigError.
+
+    References to missing files are reported only if the comparison's own values are valid.
+    """
     path = find("comparisons", name, root=root)
     data = read_yaml(path)
     question = first_comment(path)
@@ -344,20 +347,20 @@ def load_target(name: str, *, root: Path = CONFIG_ROOT) -> Target:
 
 
 def load_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """Return the config values in a model's or case's file, with their origins. layer: the name of the source."""
+    """Return the config values in a model's or case's file, by key. layer: the name of the layer, such as "case"."""
     path = find(kind, name, root=root)
     return layer_from_map(read_yaml(path), path, layer)
 
 
 def read_set_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """Return the config values under `set:` in a valid target's or comparison's file, as `load_layer`."""
+    """Return the config values under `set:` in a valid target's or comparison's file, by key; {} without `set:`."""
     path = find(kind, name, root=root)
     data = read_yaml(path).get("set")
     return layer_from_map(data, path, layer) if data else {}
 
 
 def arm_layer(comparison: str, arm: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """Return the config values under `set:` of one arm. Raises ConfigError with a suggestion for an unknown arm."""
+    """Return the config values under `set:` of one arm, by key. Raises ConfigError for an unknown arm."""
     path = find("comparisons", comparison, root=root)
     arms = {item["name"]: item for item in read_yaml(path)["arms"]}
     if arm not in arms:

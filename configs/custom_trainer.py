@@ -1,4 +1,4 @@
-"""The settings of a custom trainer in a comparison's file: the trainer's command, and the files that it writes."""
+"""The settings of a custom trainer in a comparison's file: the command, and the files that the trainer writes."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -35,7 +35,7 @@ def _check_inside(text: str) -> str:
 
 
 def names_in(template: str) -> list[str]:
-    """Return the names in braces. Raises ValueError if braces contain anything but a plain name."""
+    """Return the names in braces. Raises ValueError for unpaired braces, or anything but a plain name in braces."""
     names = []
     for _, name, form, conversion in Formatter().parse(template):
         if name is None:
@@ -52,13 +52,13 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class CommandTemplate(Frozen):
-    """The command of a custom trainer, which trains one run and prints a log in a format that maxview can read.
+    """A custom trainer's command, which trains one run and prints a log in a format that maxview can read.
 
     Every argument and every variable's value may contain `{run_name}`, `{out}` (the run's folder), `{checkout}` (the
-    program's folder, in which it starts), `{python}` and the config keys in KEYS. `folder`: the program's folder, if
-    the arm has no ref. `checkpoints`: folder of Orbax checkpoints in the run's folder; None: no checkpoints. `metrics`:
-    file in the run's folder, with JSON lines in maxview's or MaxText's format. `resume`: arguments added once a
-    checkpoint exists.
+    program's folder, in which it starts), `{python}` and `{KEY}` for each config key in KEYS. `folder`: the program's
+    folder, if the arm has no ref. `checkpoints`: folder of Orbax checkpoints in the run's folder; None: no checkpoints.
+    `metrics`: file in the run's folder, with JSON lines in maxview's or MaxText's format. `resume`: arguments added
+    once a checkpoint exists.
     """
 
     argv: Annotated[tuple[Template, ...], Field(min_length=1)]

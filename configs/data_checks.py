@@ -1,4 +1,4 @@
-"""Checks the data files and tokenizer that a config names. Called before launch and again by the trainer."""
+"""Checks the data files and tokenizer that a config names, before launch and again in the trainer."""
 
 from collections.abc import Callable, Iterator
 from glob import glob
@@ -21,7 +21,8 @@ type Find = Callable[[str], list[str]]  # path pattern → matching files; only 
 def find_data_problems(config: "TrainConfig", bring: Find | None = None) -> Iterator[str]:
     """Yield the problems of the data, such as files that are missing or not text, or a tokenizer with too many tokens.
 
-    bring: downloads or lists the files in a bucket that match a pattern; None: buckets are not checked.
+    Yields nothing for synthetic data. bring: downloads or lists the files in a bucket that match a pattern; None:
+    buckets are not checked.
     """
     if config.dataset_type != "grain":
         return

@@ -15,7 +15,7 @@ class ConfigError(ValueError):
 
 
 class Problems:
-    """Collects errors, and raises one ConfigError with all of them at the end."""
+    """Collects problems, so that one ConfigError can report them all."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -35,7 +35,7 @@ class Problems:
 
 
 def suggest(word: str, known: Sequence[str]) -> str:
-    """Return ` (did you mean 'x'?)` with the most similar known word, else one that contains `word`, else ""."""
+    """Return ` (did you mean 'x'?)` with the most similar known word, else one that contains `word`; "" for none."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if not near and len(word) >= MIN_PART:
         near = [name for name in known if word.lower() in name.lower()][:1]

@@ -53,7 +53,7 @@ def read_rules(data: Any, path: Path) -> dict[FindingKind, Rule]:
 
 
 def load_rules(path: Path) -> dict[FindingKind, Rule]:
-    """Return the rule of every kind of finding. Raises ConfigError; missing kinds are reported if the rest is valid."""
+    """Return the rule of every kind of finding. Raises ConfigError, about missing kinds only if the rest is valid."""
     data = read_yaml(path)
     read_rules(data, path)
     return read_entries(data, path, Rule, KINDS, "finding", required=KINDS)

@@ -1,6 +1,7 @@
 """Identifies a trainer by its source folder and Python environment: commit, source digest, package versions.
 
-Other Python interpreters run this file (`tasks/resolve/python_environments.py`): it imports the standard library only.
+Other Python interpreters run this file (`tasks/resolve/python_environments.py`), so it imports nothing but the
+standard library.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ COMMIT_VARIABLE = "MAXVIEW_COMMIT"  # set when an image is built, because the im
 
 
 def trainer_commit(root: Path, source: Sequence[str] = ("model", "configs")) -> tuple[str | None, bool]:
-    """Return (commit, dirty) of the trainer's git checkout at `root`; (None, False) if git cannot tell.
+    """Return (commit, dirty) of the trainer's git checkout at `root`; (None, False) if there is none or git fails.
 
     dirty: there are uncommitted changes in the folders `source` (empty: anywhere).
     A checkout in a parent folder is ignored: a virtual environment inside another project is not that project.
@@ -46,7 +47,7 @@ def trainer_commit(root: Path, source: Sequence[str] = ("model", "configs")) -> 
 
 
 def source_digest(root: Path) -> str:
-    """Return a hash over the source of maxview's trainer in `root`; it also identifies uncommitted versions."""
+    """Return a hash over the Python files of maxview's trainer in `root`; uncommitted changes change it too."""
     return digest_files(root, [*(root / "model").rglob("*.py"), *(root / "configs").glob("*.py")])
 
 
@@ -83,7 +84,7 @@ def machine_memory_gib() -> float:
 
 
 def describe_trainer() -> dict[str, Any]:
-    """Return the trainer installed with this file: commit or None, whether it is dirty, source digest, versions."""
+    """Describe the trainer installed with this file: commit (None: unknown), dirty or not, source digest, versions."""
     root = Path(__file__).parent.parent
     commit, dirty = trainer_commit(root)
     return {

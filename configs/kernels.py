@@ -1,4 +1,4 @@
-"""Chooses the attention kernel of a config: the kernel that `attention` names, or by rule for `autoselected`."""
+"""Chooses the attention kernel of a config: the kernel that `attention` names; for `autoselected`, a kernel by rule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Choice(NamedTuple):
 def choose_attention(config: TrainConfig) -> Choice:
     """Return the attention kernel of a config.
 
-    `autoselected` has MaxText's meaning: flash on a TPU if its kernel supports the shapes, else dot_product.
+    `autoselected` has MaxText's meaning: flash on a TPU if the flash kernel supports the config, else dot_product.
     """
     if config.attention != "autoselected":
         return Choice(config.attention, "as attention says")
@@ -47,6 +47,6 @@ def flash_problems(config: TrainConfig) -> list[str]:
 
 
 def describe_attention(config: TrainConfig) -> str:
-    """Return the kernel and the reason in one line, for example "flash (autoselected: on a TPU)"."""
+    """Return a config's kernel and the reason in one line, for example "flash (autoselected: on a TPU)"."""
     kernel, why = choose_attention(config)
     return f"{kernel} ({why})"

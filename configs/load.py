@@ -48,7 +48,8 @@ def layer_from_map(data: CommentedMap, path: Path, layer: str) -> dict[str, Valu
 def layer_from_overrides(overrides: Sequence[str]) -> dict[str, Value]:
     """Return the layer of `key=value` arguments. Raises ConfigError.
 
-    Values are parsed as YAML; a value of a string key, and a value that is not valid YAML, stays text.
+    Values are parsed as YAML. Empty values, values of string keys, values that are not valid YAML, and collections
+    of more than MAX_VALUES values stay text.
     """
     layer: dict[str, Value] = {}
     problems: list[str] = []
@@ -84,9 +85,9 @@ def _read_value(key: str, text: str) -> Any:
 def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]]:
     """Return the valid config of merged layers, and the effective value of each key. Later layers take precedence.
 
-    Raises ConfigError with every problem: unknown keys, and keys that both the model file and the command line set
-    (MaxText rejects them too, because it would silently ignore one of the values). Missing keys are
-    reported too, else wrong types and ranges and contradictory values.
+    Raises ConfigError for unknown keys, and for keys whose value from the model file the command line would replace
+    (MaxText rejects them too, because it would silently ignore one of the values). The error also lists missing keys;
+    if there are none, wrong types and ranges; if there are none of these either, contradictory values.
     """
     problems = Problems()
     merged: dict[str, Value] = {}
@@ -116,7 +117,7 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
 
 
 def unknown_keys(layer: Layer) -> list[str]:
-    """Return a problem for every unknown key in a layer, each with a suggestion if a known key is similar."""
+    """Return a problem for every unknown key in a layer, with a remedy or a similar known key if there is one."""
     return [
         f"{v.origin}: unknown key '{key}'{ELSEWHERE.get(key) or suggest(key, KEYS)}"
         for key, v in layer.items()
@@ -125,7 +126,7 @@ def unknown_keys(layer: Layer) -> list[str]:
 
 
 def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainConfig:
-    """Check values against the schema. Raises ConfigError naming where each bad value was set."""
+    """Return the config with these values. Raises ConfigError naming where each bad value was set."""
     try:
         return TrainConfig.model_validate(dict(values), strict=True)
     except ValidationError as error:
@@ -135,7 +136,7 @@ def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainConf
 def read_entries[K: str, M: BaseModel](
     data: CommentedMap, path: Path, model: type[M], known: Sequence[K], what: str, *, required: Sequence[str] = ()
 ) -> dict[K, M]:
-    """Return a file's values by their key, each as a `model`. Raises ConfigError with every problem.
+    """Return a file's values by key, each as a record of the class `model`. Raises ConfigError.
 
     `known`: the allowed keys; `required`: keys that must not be missing; `what`: a noun for a key, in messages.
     """
@@ -184,7 +185,10 @@ def _strip_prefix(message: str) -> str:
 
 
 def _add_origins(line: str, locate: Callable[[Location], str], values: Any) -> str:
-    """Return the message `line` with the value and origin of each key that it names; `values`: value by key."""
+    """Return the message `line`, followed by value and origin of the keys in it.
+
+    If no key with an origin is in it, the file precedes the message, if it is known. `values`: value by key.
+    """
     named = [key for key in values if re.search(rf"\b{re.escape(key)}\b", line)] if isinstance(values, Mapping) else []
     where = [f"{key} = {values[key]!r:.80} from {origin}" for key in named if (origin := locate((key,)))]
     if where:

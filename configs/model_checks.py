@@ -25,7 +25,7 @@ MESH_KEYS = {
 
 
 def config_problems(config: TrainConfig) -> list[str]:
-    """Return the invalid values and contradictions in a config that do not depend on the number of devices."""
+    """Return the problems of a config that do not depend on the number of devices: bad values and contradictions."""
     problems = []
     if config.base_num_query_heads % config.base_num_kv_heads:
         problems.append(
@@ -104,7 +104,7 @@ def mesh_shape(config: TrainConfig, num_devices: int) -> dict[str, int]:
 
 
 def device_problems(config: TrainConfig, num_devices: int) -> list[str]:
-    """Return the reasons why a config's batch and arrays cannot be split over `num_devices`."""
+    """Return the reasons why a config's batch or arrays cannot be split over `num_devices`."""
     try:
         shape = mesh_shape(config, num_devices)
     except ValueError as error:

@@ -30,6 +30,7 @@ class NightlyComparison(Frozen):
     """One comparison to run every night.
 
     `baseline`, `branch`: refs of its two arms (the compared versions). `baseline` may also be PREVIOUS or BLESSED.
+    None: the value in the comparison's file.
     """
 
     name: Name
@@ -91,7 +92,7 @@ class Nightly(Frozen):
 def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Nightly:
     """Return the nightly schedule in a file, by default `nightly.yml`.
 
-    Raises ConfigError with every problem, including references to missing comparisons, targets and cases.
+    Raises ConfigError. References to missing comparisons, targets and cases are reported only if the types are right.
     """
     path = path or root / FILE
     data = read_yaml(path)

@@ -30,7 +30,7 @@ class _Tree(Composer):
 
 
 def load_yaml(text: str, *, typ: str) -> Any:
-    """Parse YAML with ruamel's loader `typ`. Raises YAMLError, also for deeper nesting and for self-references."""
+    """Parse YAML with ruamel's loader `typ`. Raises YAMLError, also above MAX_LEVELS levels and for self-references."""
     yaml = YAML(typ=typ, pure=True)
     yaml.max_depth = MAX_LEVELS
     yaml.Composer = _Tree
@@ -60,13 +60,13 @@ def read_text(path: Path) -> str:
 
 
 def read_yaml(path: Path) -> CommentedMap:
-    """Return the mapping in a file; empty for an empty file. Raises ConfigError with file:line."""
+    """Return the mapping in a file; empty for an empty file. Raises ConfigError."""
     return _parse(display_path(path), read_text(path))
 
 
 @lru_cache(maxsize=512)
 def _parse(shown: str, text: str) -> CommentedMap:
-    """Return the mapping in the text of the file `shown`. The mapping is cached, so callers must not modify it."""
+    """Return the mapping in a file's `text`. It is cached, so callers must not modify it. shown: path for messages."""
     try:
         data = load_yaml(text, typ="rt")
     except MaxDepthExceededError as error:
@@ -99,7 +99,7 @@ def count_values(value: Any, known: dict[int, int] | None = None) -> int:
 
 
 def origin_of(data: CommentedMap, path: Path, keys: Sequence[str | int]) -> str:
-    """Return `file:line` of the value at `keys`, or of its nearest parent with a line; without any, only the file."""
+    """Return `file:line` of the value at `keys`, or of its nearest parent with a line; the file if there is none."""
     here: Any = data
     line = None
     for key in keys:

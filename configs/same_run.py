@@ -17,7 +17,7 @@ KEPT = (
     "init_weights_seed", "quantization", "normalization_layer_epsilon", "rope_max_timescale", "num_experts_per_tok",
     "capacity_factor", "dataset_type", "data_shuffle_seed", "max_target_length",
 )  # fmt: skip
-CHECKSUM_BYTES = 1 << 16  # bytes at the start of each file that enter the checksum
+CHECKSUM_BYTES = 1 << 16  # bytes at the start of each text file that enter the checksum
 
 
 def identity(config: TrainConfig, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def config_lines(config: TrainConfig) -> list[str]:
 
 
 def find_changes(config: TrainConfig, text: str) -> str:
-    """Return the lines of a run's original config file `text` that `config` lacks: "scan_layers: true, …".
+    """Return the lines of a run's original config file `text` that `config` lacks: "scan_layers: true, …"; "" if none.
 
     Leaves out the lines of PLACE_KEYS.
     """

@@ -160,8 +160,8 @@ class TrainConfig(Frozen):
         return self
 
 
-# Keys of the output: its name, its places and whether it has the config. They do not change a run's result, so the
-# run's identity does not depend on them.
+# Keys that only affect the output: the run's name, the places of its files, and whether the log has the config. The
+# run's result and identity do not depend on them.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})
 
 # Keys that are left out of MaxText's command if they have the value given here: either MaxText may lack the key, or

@@ -37,7 +37,7 @@ class Topology(Frozen):
     compiler_name: str  # as libtpu expects it: "v5:2x2x1"
     chip_config: str  # libtpu's configuration of the chip's cores
     chips: tuple[int, ...]  # number of chips along each axis
-    chips_per_host: tuple[int, int, int]  # number of chips along each axis
+    chips_per_host: tuple[int, int, int]  # number of a host's chips along each axis
     rings: tuple[bool, bool, bool]  # for each axis, whether it is a ring
     devices: int  # number of JAX devices in the slice
     hbm_bytes: int  # memory per device that programs can use, in bytes

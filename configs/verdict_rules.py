@@ -1,7 +1,7 @@
-"""Loads the rules of a comparison's verdict from the files in configs/: tolerances, effects of findings, and others.
+"""Loads the rules of a comparison's verdict from the files in configs/.
 
-The others are the noise of step times and the inert settings (settings that may differ). Each run plan stores a copy of
-the rules.
+The rules are the tolerances, the effects of findings, the noise of step times, and the inert settings (settings that
+may differ). Each run plan stores a copy of the rules.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Tolerance(Frozen):
 
     `relative`: as a fraction of the baseline's value; `absolute`: in the metric's unit; exactly one of them is set.
     `least`: for a noisy metric, smaller differences are not reported, even if they are statistically certain; in the
-    unit of the field that is set.
+    unit of `relative` or `absolute`.
     """
 
     relative: Size | None = None
@@ -67,7 +67,7 @@ def load_effects(name: str = "default", comparison: str | None = None, *, root: 
 
 
 class DeviceNoise(Frozen):
-    """The assumed noise of step times on a kind of device, for targets without a history.
+    """The tolerance of step times on a kind of device, and the noise assumed for targets without a history.
 
     Fields of type `Share` are fractions of a step's time.
     """
@@ -113,7 +113,7 @@ class Group(Frozen):
 
 
 class Inert(Frozen):
-    """The contents of configs/inert.yml: which config keys, environment variables and compiler flags may differ."""
+    """The contents of configs/inert.yml: groups of settings (config keys, environment variables, compiler flags)."""
 
     own: tuple[Group, ...]  # values of a single run, such as its name and folder
     inputs: Names  # settings that name files which a run reads: they affect training
@@ -164,7 +164,7 @@ class VerdictRules(Frozen):
     tolerances: Mapping[str, Tolerance]  # by metric; for step-time metrics without one see `tolerance_of_time`
     effects: Mapping[FindingKind, Effect]  # effect of each kind of finding on the verdict
     noises: Mapping[DeviceKind, DeviceNoise]  # noise of step times
-    inert: Inert  # settings without an effect on training
+    inert: Inert  # which settings may differ
     arms: tuple[str, ...] = ()  # the baseline's name and the candidate's
     declared: tuple[str, ...] = ()  # config keys that the arms' `set:` contains
     alike: bool = False  # whether the arms have one kind of trainer, and neither a ref nor `set:`

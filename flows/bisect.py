@@ -64,7 +64,7 @@ def name_run() -> str:
 )
 @with_parameters_of(BisectOptions)
 def bisect(options: BisectOptions) -> State[Any]:
-    """Find, for every case, the commit or package version that changed the metric. Failed if one was found."""
+    """Find, for every case, the point that changed the metric. The final state is Failed if one was found."""
     store, jobs = open_store(options.out), Jobs()
     metric = read_metric(options.metric) if options.metric else None
     span = find_span_step(options)
@@ -157,7 +157,7 @@ class Search:
     def compare_ends(self, limits: Limits) -> BisectedMetric | Finish:
         """Train the ends until their comparison decides; return the metric of the worst row, or a result.
 
-        A result ends the search: no row is worse, a limit is reached, or an end cannot be run.
+        A result ends the search, for example because no row is worse, a limit is reached, or an end cannot be run.
         """
         last = len(self.span.points) - 1
         action: BisectedMetric | Train | Finish = Train(points=(0, last), why="both ends")
@@ -173,7 +173,7 @@ class Search:
                 return Finish(outcome="no difference", why=f"an end cannot be run: {failed[0]}")
 
     def recall_ends(self, most: int) -> None:
-        """Reuse up to `most` pairs of finished runs of both ends from the store, e.g. of a nightly comparison."""
+        """Reuse stored runs of both ends that finished or died, up to `most` of each, e.g. of a nightly comparison."""
         ends = (0, len(self.span.points) - 1)
         try:
             plans = [self.plan(end, repeats=most) for end in ends]
@@ -187,7 +187,7 @@ class Search:
                 self.runs.setdefault(end, []).append(record)
 
     def train(self, point: int) -> None:
-        """Train a point once more, or reuse a finished run. Adds to `failures` if its trainer cannot be prepared."""
+        """Train a point once more, or reuse a stored run. Adds to `failures` if its trainer cannot be prepared."""
         number = len(self.runs.get(point, ()))
         try:
             plan = self.plan(point, repeats=number + 1)[number]
@@ -244,7 +244,7 @@ class Search:
         return spent_seconds([run for runs in self.runs.values() for run in runs])
 
     def compile_points(self) -> tuple[BisectedPoint, ...]:
-        """Return the commits with their ledger entries; compile missing ones in parallel. Versions get no entries."""
+        """Return the points with their ledger entries; compile missing ones in parallel. Versions have no entries."""
         points = self.span.points
         if points[0].version:
             return points

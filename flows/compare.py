@@ -1,6 +1,6 @@
 """The flow `compare`: resolve → preflight → launch → watch and verify → scrape → checkpoints → diff → publish.
 
-An arm is one of the two compared versions, a case a model with its settings.
+An arm is one of the two compared versions. A case is a set of config values that both arms share.
 """
 
 import time
@@ -107,7 +107,7 @@ def compare_cases(
 ) -> State[Any]:
     """Compare every case of a request; return the flow's final state.
 
-    patience: limits of further repeats of undecided cases; None: none are run.
+    patience: limits of the further repeats of undecided cases; None: no further repeats.
     pull_request: "owner/name#12", which gets a comment with the verdict; None: no comment is written.
     beside: number of this comparison's other cases in other flow runs of the same night.
     """
@@ -174,8 +174,8 @@ def compare_cases(
 def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:
     """Compile all cases for the target's slice; return case → comparison of its programs for the cases that do not fit.
 
-    Publishes the other comparisons. Returns {} if the target has no topology; also, with a report, if a config
-    is wrong or a compiler is missing.
+    Publishes the comparisons of the other cases. Compiles nothing and returns {} if the target has no topology; also,
+    but with a warning, if a config is wrong or a compiler is missing.
     """
     if load_target(target).topology is None:
         return {}
@@ -214,8 +214,8 @@ def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[Co
 def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool = False) -> Iterator[RunRecord]:
     """Yield the records of a case's runs in order: finished runs from the store, and others after training them.
 
-    Reserves a slice of the target from the first run that is trained to the end, so that no other comparison runs
-    between the arms. Each trained run may restore a checkpoint of the other arm as a proof.
+    Reserves a slice of the target as soon as a run has to be trained, until all runs have ended, so that no other
+    comparison runs between the arms. Each trained run may restore a checkpoint of the other arm as a proof.
     """
     holding = False
     with ExitStack() as held:
@@ -299,6 +299,8 @@ def run_until_decided(
     run: Callable[[list[RunPlan]], Iterable[RunRecord]],
 ) -> ComparisonRecord:
     """Compare the runs; while `decide` returns more repeats, run these with alternating arms and compare again.
+
+    Returns the last comparison.
 
     look: compares the runs. all_plans: plans of all repeats that may be run. decide: (comparison, its runs per arm) →
     the total runs per arm of the next comparison (None: stop), and the reason.

@@ -119,7 +119,7 @@ def name_cell() -> str:
     validate_parameters=False,  # called only by the nightly flow, with valid objects
 )
 def compare_cell(request: Request, out: str, jobs: Jobs, beside: int) -> State[Any]:
-    """Compare one case, like the flow `compare` does. The jobs belong to this flow run and to the night's flow run.
+    """Compare one case, as the flow `compare` does. The jobs belong to this flow run and to the night's flow run.
 
     beside: number of the night's other cells of the same comparison.
     """

@@ -14,7 +14,7 @@ HEARTBEATS_S = 60.0  # time in which a flow run that is alive sends two heartbea
 
 @flow(name="reap", description="End the jobs of flow runs that were lost together with their worker.")
 def reap(out: Out = DEFAULT_OUT) -> list[str]:
-    """End the jobs that ended flow runs have left behind; return the names of those that were still running."""
+    """End the jobs that ended flow runs have left behind; return the names of the jobs that were still running."""
     store = open_store(out)
     lost = [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]
     if lost:

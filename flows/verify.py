@@ -47,7 +47,7 @@ def verify(
         float, doc("A step that was proved within the last hours is not read again", minimum=0)
     ] = 12.0,
 ) -> State[Any]:
-    """Prove the checkpoints. A damaged one does not stop the flow, but makes its final state Failed."""
+    """Prove the checkpoints. A failed proof does not stop the flow, but makes its final state Failed."""
     paths = find_checkpoints_step(places, hours)
     futures = [prove_step.submit(path, deep, again_after_h) for path in paths]
     proofs = [future.result() for future in futures]

@@ -133,7 +133,7 @@ def call(argv: Sequence[str] | None = None) -> int:
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise ValueError for an argument that is too long, or has a character that controls the terminal."""
+    """Raise ValueError for an argument that is too long, or has a control character or one that reorders text."""
     for number, word in enumerate(arguments, start=1):
         if len(word) > MAX_ARGUMENT_LENGTH:
             raise ValueError(
@@ -149,6 +149,6 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def check_home() -> None:
-    """Raise ValueError if the user has no home folder: Prefect, uv and maxview's cache need one."""
+    """Raise ValueError if the user has no home folder, which Prefect, uv and maxview's cache need."""
     if os.path.expanduser("~") == "~":  # unchanged if HOME is not set and the system does not list the user
         raise ValueError("HOME is not set, and this user has no home folder: set HOME to a folder that can be written")

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from tasks.records.text import visible
 from tasks.scrape.window import read_listener
 
-READ_EVERY_S = 10.0  # least seconds between two lines about long files
+READ_EVERY_S = 10.0  # minimum seconds between two lines
 
 
 @contextmanager
@@ -31,14 +31,14 @@ def byte_progress(console: Console, start: str = "verifying") -> Iterator[Callab
 
 
 class ReadLines:
-    """Prints how many bytes of a long file have been read: at the first call, then at most every READ_EVERY_S."""
+    """Prints how many bytes of a long file have been read, at the first call and then at most every READ_EVERY_S s."""
 
     def __init__(self, console: Console):
         self.console = console
         self._next = 0.0
 
     def __call__(self, what: str, done: int, size: int) -> None:
-        """Print a line, unless the last one was printed less than READ_EVERY_S ago."""
+        """Print a line, unless the last one was printed less than READ_EVERY_S seconds ago."""
         if (now := time.monotonic()) >= self._next:
             self._next = now + READ_EVERY_S
             text = f"{visible(what)}: {done / 1e6:,.0f} of {size / 1e6:,.0f} MB"

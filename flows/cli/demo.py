@@ -107,7 +107,7 @@ def _write_further_logs(pair: ExamplePair, store: Store) -> str:
 def _add_commits(
     record: ComparisonRecord, runs: Sequence[RunRecord], commits: Sequence[Commit], store: Store
 ) -> ComparisonRecord:
-    """Return the comparison with these commits, which logs do not print; add its own commit to each stored run.
+    """Return the comparison with these commits, which logs do not print. Also stores each run with its arm's commit.
 
     commits: the candidate's, the newest first, then the baseline's.
     """

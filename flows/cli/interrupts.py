@@ -1,6 +1,6 @@
 """Handles Ctrl-C. During a command, the first one raises KeyboardInterrupt, the second one ends all processes at once.
 
-Before and after the command, and in a block of `NothingToUndo`, the first one ends them.
+Before and after the command, and in a block of `NothingToUndo`, the first one ends all processes.
 """
 
 import _thread

@@ -51,7 +51,7 @@ from tasks.services.events import (
 )
 
 MIB = 2**20
-MAX_STAGE_LENGTH = 60  # characters; a compile's stage is truncated to them
+MAX_STAGE_LENGTH = 60  # limit of characters of a compile's stage, which is truncated
 
 
 class NoteColumn(ProgressColumn):
@@ -159,7 +159,7 @@ class LiveView:
             self._checkpoints[plan.run_name] = {}
 
     def _make_room(self) -> None:
-        """Hide finished rows, oldest first, until the rest fits on the screen. At the end all rows are shown again."""
+        """Hide finished rows, oldest first, until the rest fits on the screen. `__exit__` shows all rows again."""
         shown = [task for task in self._progress.tasks if task.visible]
         over = [task for task in shown if task.stop_time is not None or (not task.started and task.remaining == 0)]
         for task in over[: max(0, len(shown) - self.console.height + 1)]:
@@ -170,7 +170,7 @@ class LiveView:
         self._progress.update(self._rows[plan.run_name], note=plain(text + marks), **changes)
 
     def _print_without_terminal(self, text: str) -> None:
-        """Print a line if there is no terminal, which would show the rows of the view."""
+        """Print a line, unless a terminal shows the rows of the view."""
         if not self.console.is_terminal:
             self.console.print(plain(text), soft_wrap=True)
 

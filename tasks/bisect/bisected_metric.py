@@ -23,14 +23,17 @@ SAME = "good and bad are the same: good may be bad itself (name an earlier --goo
 
 
 class BisectedMetric(Frozen):
-    """The metric to bisect: a row of the table of metrics, or the lowered program (PROGRAM). name: the row's id."""
+    """The metric to bisect: a row of the table of metrics, or the lowered program (PROGRAM).
+
+    name: the row's id, or PROGRAM.
+    """
 
     name: str
     title: str
 
     @property
     def is_time(self) -> bool:
-        """Whether the metric is a time: only times differ between equal runs."""
+        """Whether the metric is a time. Only times differ between equal runs."""
         return self.name in TIMES
 
 
@@ -39,7 +42,7 @@ TIME = BisectedMetric(name=STEP_TIME.name, title=STEP_TIME.title)
 
 
 def read_metric(word: str) -> BisectedMetric:
-    """Return the metric for a row's title, a row's id or a key of WORDS. Raises ConfigError with the known names."""
+    """Return the metric for a bisected row's title or id, or a key of WORDS. Raises ConfigError."""
     plain = word.strip().casefold()
     if plain in ("died", END.name):
         return DIED
@@ -57,8 +60,9 @@ def choose_metric(
 ) -> BisectedMetric | Train | Finish:
     """Choose the metric from a comparison of good and bad.
 
-    Returns the metric of the worst row. If no row is worse, returns one more run of both ends (`Train`) if that may
-    decide a row and the limits allow it, else a result with the reason to stop (`Finish`).
+    Returns the metric of the worst row. If no row is worse, returns one more run of both ends (`Train`) or a result
+    with the reason to stop (`Finish`). `Train` needs a good end that did not die, comparable runs, a row that a further
+    run may decide, and limits that allow the run.
 
     runs: runs of each end so far. last: index of bad among the points. spent_s: seconds of all runs so far.
     """
@@ -90,7 +94,8 @@ def choose_metric(
 def _find_worst_metric(record: ComparisonRecord) -> BisectedMetric | None:
     """Return the metric of the worst row: DIED if only bad died, else of a regressed row, else of a changed row.
 
-    None if no row is surely worse. Of several regressed or changed rows, a row without a time comes first.
+    None if no row is surely worse. Ignores rows that may change and rows that are not bisected.
+    Of several regressed or changed rows, a row without a time comes first.
     """
     if record.candidate.has_died and not record.baseline.has_died:
         return DIED

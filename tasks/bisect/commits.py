@@ -13,21 +13,21 @@ from tasks.resolve.code_digest import digest_code
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import ResolvedRef
 
-MAX_COMMITS = 2000  # most commits between good and bad
+MAX_COMMITS = 2000  # limit of commits between good and bad
 _FORM = "%H%x00%P%x00%cI%x00%an%x00%s%x01"
 
 
 class LineCommit(Frozen):
-    """A commit between good and bad, with its parents."""
+    """A commit from good to bad, with its parents."""
 
     commit: Commit
     parents: tuple[str, ...] = ()  # SHAs, the first parent first
 
 
 def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[LineCommit]:
-    """Return the commits from good to bad, good first, along first parents: without the commits of merged branches.
+    """Return the commits from good to bad, good first, along first parents, without the commits of merged branches.
 
-    Raises ConfigError with the option to type, for example if bad does not descend from good.
+    Raises ConfigError with the remedy, for example if bad does not descend from good.
     """
     folder = Path(repository)
     if good.sha == bad.sha:
@@ -68,7 +68,10 @@ def find_inside(repository: str, parents: Sequence[str]) -> list[tuple[str, str]
 
 
 def find_dirt(repository: str) -> str:
-    """Return the name of a file with uncommitted changes, and the number of others, as text; empty if there is none."""
+    """Return the name of a file with uncommitted changes, and the number of others, as text; empty if there is none.
+
+    Ignores untracked files.
+    """
     lines = _git(Path(repository), "status", "--porcelain", "--untracked-files=no").splitlines()
     return "" if not lines else lines[0][3:] + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")
 
@@ -122,8 +125,8 @@ MAXTEXT = ("src/maxtext/", "src/MaxText/", "MaxText/", "src/dependencies/", "pyp
 def digest_sources(repository: str, shas: Sequence[str], trainer: Trainer, named: Iterable[str] = ()) -> dict[str, str]:
     """Return SHA → digest of the commit's source. Commits with equal digests train alike in equal environments.
 
-    Ignores comments, docstrings and layout of Python files. named: words of a custom command; files with these paths
-    count even if they are prose. Raises GitError.
+    Ignores comments, docstrings and layout of Python files, and for custom trainers prose: .md, .rst, docs/, .github/.
+    named: words of a custom command; files with these paths count even if they are prose. Raises GitError.
     """
     folder, extra = Path(repository), frozenset(named)
     found = {}

@@ -25,7 +25,7 @@ CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, 
 
 
 def measure_corners(judge: RunJudge) -> tuple[FactorEffect, ...]:
-    """Return the effects of code and of packages on the judge's metric. The judge's points are the four corners."""
+    """Return the effects of code, packages and their interaction on the judge's metric. Its points are the corners."""
     if not judge.judges_time:
         return compare_corners(judge.compare)
     levels = [[one.value for one in judge.observe(corner)] for corner in range(4)]
@@ -68,7 +68,7 @@ def _word(estimate: float, low: float, high: float, tolerance: Tolerance) -> Ver
 
 
 def compare_corners(compare: Callable[[int, int], PairVerdict]) -> tuple[FactorEffect, ...]:
-    """Return the effects on a metric without noise. compare: returns the verdict on two corners."""
+    """Return the same effects on a metric without noise. compare: returns the verdict on the second of two corners."""
     code, packages = (compare(0, 1), compare(2, 3)), (compare(0, 2), compare(1, 3))
     found = [FactorEffect(name="code", **_both(code)), FactorEffect(name="packages", **_both(packages))]
     apart = code[0].verdict != code[1].verdict or packages[0].verdict != packages[1].verdict
@@ -79,6 +79,9 @@ def compare_corners(compare: Callable[[int, int], PairVerdict]) -> tuple[FactorE
 
 
 def _both(pair: tuple[PairVerdict, PairVerdict]) -> dict[str, Any]:
-    """Return the worse verdict on a factor, and a text with both. pair: verdicts with the old and new other factor."""
+    """Return a factor's verdict, and a text with both verdicts of `pair`: with the other factor old, and with it new.
+
+    The factor's verdict is the first of the two that is worse, else the first that is not `same`.
+    """
     worse = next((one for one in pair if one.verdict in WORSE), pair[1] if pair[0].verdict == "same" else pair[0])
     return {"verdict": worse.verdict, "text": f"{pair[0].verdict} with the old, {pair[1].verdict} with the new"}

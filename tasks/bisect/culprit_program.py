@@ -1,4 +1,4 @@
-"""Finds the operations in which the culprit's lowered training step differs from the last known step before it.
+"""Finds the operations in which the culprit's lowered program differs from the last known program before it.
 
 The culprit is the commit that changed the bisected metric.
 """
@@ -18,9 +18,9 @@ def compare_culprit_program(
 ) -> ProgramExplanation | None:
     """Compare the culprit's program with the last program of a point before it; return the operations that differ.
 
-    Compares programs of the compile ledger, else programs that runs kept: custom commands have none in the ledger.
-    like: the good end's plan. None if the programs do not differ, if one is missing or from another JAX version, or if
-    package versions are bisected.
+    Compares programs of the compile ledger, else programs that runs kept, because custom commands have none in the
+    ledger. like: the good end's plan. Returns None if the programs do not differ, if one is missing or from another
+    JAX version, or if package versions are bisected.
     """
     here = points[culprit]
     if here.version:  # different JAX versions lower one step differently

@@ -22,7 +22,7 @@ _EQUAL_PAIR = re.compile(r" \((\S+) and \1\)")
 
 
 def describe_points(points: Sequence[BisectedPoint], line: Line, judge: Judge | None) -> tuple[BisectedPoint, ...]:
-    """Return the points with their marks, levels, numbers of runs and posterior probabilities filled in.
+    """Return the points with their marks, levels, numbers of runs and posterior probabilities, where known.
 
     judge: None if good or bad has no run.
     """
@@ -76,7 +76,10 @@ def _shorten_numbers(text: str) -> str:
 
 
 def _name_suspects(finish: Finish, points: Sequence[BisectedPoint]) -> str:
-    """Return the suspects as text: `one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`."""
+    """Return the suspects as text: `one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`.
+
+    Without the likeliest if its probability is at most 50 %. A single suspect is only named.
+    """
     suspects = [points[number] for number in finish.suspects]
     if len(suspects) == 1:
         return suspects[0].name

@@ -2,9 +2,9 @@
 
 A point is a commit or a package version. A suspect is a point that probably changed the metric. The first point is
 good, the last one is bad: the ends. A machine may be noisier than the verdict rule states: other work slows some runs,
-or the clock has two states. If repeats of one point show this, only rank tests count, because they assume no size of
-the noise. Otherwise the verdict rule alone also proves that bad is worse. For a suspect, it proves a worse time only if
-the suspect's mean exceeds the mean before it significantly, by the noise that the posterior estimates.
+or the clock has two states. If repeats of the points show this, only rank tests count, because they assume no size of
+the noise. Otherwise the verdict rule can also prove that bad is worse. It proves that a suspect's time is worse only if
+the suspect's mean also exceeds the previous point's mean significantly, by the noise that the posterior estimates.
 """
 
 from math import sqrt
@@ -15,11 +15,11 @@ from tasks.bisect.posterior import Belief
 from tasks.bisect.terms import HALVES, WORSE, Judge, Line, PairVerdict
 from tasks.diff.decide_noisy import CHANCE
 
-# Least runs of a suspect whose time is proven worse, and of each end if the verdict on a time is not worse: other work
-# on the machine may have slowed a single run.
+# Minimum runs of a suspect whose time is proven worse, and of each end if the verdict on a time is not worse, because
+# other work on the machine may have slowed a single run.
 MIN_RUNS = 2
-SCATTER = 0.01  # p-value of the repeats under the stated noise; below it, the machine is noisier than stated
-MIN_RANKED_RUNS = 3  # least runs of each point in a rank test, without the point's first run
+SCATTER = 0.01  # if the repeats' p-value under the stated noise is below this, the machine is noisier than stated
+MIN_RANKED_RUNS = 3  # minimum runs of each point in a rank test, without the point's first run
 
 
 def judge_ends(line: Line, judge: Judge) -> PairVerdict:
@@ -59,9 +59,9 @@ def is_proven(
 
 
 def scatters(line: Line, judge: Judge) -> bool:
-    """Return whether repeats of a point differ by more than the stated noise allows (F test).
+    """Return whether the repeats of the points differ by more than the stated noise allows (F test over all points).
 
-    False if the metric is no time.
+    False if the metric is no time, or if no point has repeats.
     """
     squares, df = 0.0, 0
     for point in {*line.alike, 0, line.last} if judge.judges_time else ():

@@ -27,8 +27,8 @@ from tasks.store.directories import config_text
 from tasks.store.json_records import model_from_json, read_document
 
 FOLDER = "bisect"  # folder in the store
-TIMEOUT_S = 1800.0  # of one compile
-TAIL_LINES = 3  # last lines of stderr in the error of a compile that left no report
+TIMEOUT_S = 1800.0  # limit of seconds of one compile
+TAIL_LINES = 3  # number of stderr's last lines in the error of a compile that left no report
 # Error type of model/compile_record.py: the trainer ended without an ahead-of-time compile. The entry stays empty.
 NOTHING_COMPILED = "NothingCompiled"
 # Prior weight of a commit whose program equals the previous commit's, by kind of metric (a changed program has 1):
@@ -111,8 +111,9 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
 def compile_argv(plan: RunPlan, target: Target, folder: Path, programs: Path) -> tuple[str, ...] | None:
     """Return the command that compiles a plan's step without training; None for a custom command or one without `-m`.
 
-    A plan that compiles ahead of time keeps its command, and only its folder is replaced by `folder`. Otherwise
-    `model/compile_record.py` starts the trainer and ends it once the step is compiled. programs: its compile cache.
+    A plan that compiles ahead of time keeps its command, and only its output folder is replaced by `folder`. Otherwise
+    `model/compile_record.py` starts the trainer and ends it once the step is compiled. programs: the recorder's compile
+    cache.
     """
     words = tuple(_move(word.replace(plan.directory, str(folder)), plan, folder) for word in plan.argv)
     if plan.compiles_for is not None:
@@ -188,7 +189,7 @@ def search_ledger(points: Sequence[BisectedPoint], metric: BisectedMetric) -> Fi
 def _last_change(points: Sequence[BisectedPoint], is_bad: Sequence[bool | None], metric: BisectedMetric) -> Finish:
     """Return the result: the last change from good to bad. is_bad: per point, None if unknown.
 
-    The result is a range if points of the change are unknown, and "no difference" if bad is not bad.
+    The result is a range if points of the change are unknown, and "no difference" if the bad end is no worse than good.
     """
     if not is_bad[-1]:
         return Finish(outcome="no difference", why=f"{metric.title}: the compiler makes the same of good and bad")

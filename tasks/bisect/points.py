@@ -20,7 +20,7 @@ from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import Request, check_request, default_cache, resolve
 from tasks.resolve.refs import ResolvedRef, check_repository, is_address, pin_ref, resolve_ref
 
-MAX_VERSIONS = 40  # of a range; a list may have more
+MAX_VERSIONS = 40  # limit of versions in a range; a list may have more
 _RANGE = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,.\s][^,\s]*?)\.\.([^,.\s][^,\s]*)")
 _LIST = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,\s]+(?:,[^,\s]+)+)")
 
@@ -48,7 +48,7 @@ def choose_span(request: BisectOptions) -> Span:
 
 
 def find_span(request: BisectOptions) -> Span:
-    """Return a request's commits as a span. Raises ConfigError with the command to type."""
+    """Return a request's commits as a span. Raises ConfigError with the remedy."""
     spec = _check(request)
     repository = request.repository or spec.repository or str(HERE)
     repository = check_repository(repository)
@@ -111,7 +111,7 @@ def corner_span(request: BisectOptions, commits: Span) -> Span:
 
 
 def span_after_corners(request: BisectOptions, commits: Span, *, packages: bool) -> Span:
-    """Return the span of versions if `packages` are to blame, else the span of commits, all with the last version."""
+    """Return the span of versions if `packages` is true, else the span of commits, all with the last version."""
     if packages:
         return span_of_packages(request)
     return commits.model_copy(update={"software": (read_versions(request.more.packages)[-1],)})

@@ -78,7 +78,7 @@ def history(
 
 
 def _places(page: Path | None, store: "Store") -> Iterator[str]:
-    """Yield lines with the page's path, and with its link if the store is in a bucket; none without a page."""
+    """Yield a line with the page's place, and one with its link in a writable bucket; none without a page."""
     if page is None:
         return
     shared = store.mirror is not None and store.writable
@@ -98,7 +98,10 @@ def _explain_empty(wanted: Iterator[str], cases: Sequence[str], metrics: Sequenc
 
 
 def print_history(judged: "Sequence[JudgedSeries]", console: Console) -> None:
-    """Print a table with one row per series (last values and trend), then the changes and notes."""
+    """Print tables with one row per series (last values and trend), then the changes and notes.
+
+    There is a table for each comparison, pair of arms, case and target.
+    """
     from rich.markup import escape
     from rich.table import Table
 

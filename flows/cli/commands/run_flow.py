@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tasks.services.server import Api
     from tasks.store import Store
 
-MAX_MISSES, PAUSE_S = 2, 0.5  # the server is gone after so many successive failed requests, PAUSE_S seconds apart
-REPORT_S = 30.0  # limit for the flow to report its final state to the server; then the process is ended
+MAX_MISSES, PAUSE_S = 2, 0.5  # the server is gone after MAX_MISSES failed requests in a row, PAUSE_S seconds apart
+REPORT_S = 30.0  # seconds after Ctrl-C for the flow to report its final state to the server; then the process is ended
 
 
 class FlowError(RuntimeError):
@@ -117,7 +117,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def end_in_time(api: "Api") -> None:
-    """At Ctrl-C, end the jobs. Also end this process if the server is gone or the flow does not end within REPORT_S.
+    """Make Ctrl-C end the jobs; also this process, if the server is gone or the flow does not end within REPORT_S.
 
     Otherwise the process would retry its reports to a lost server for minutes.
     """
