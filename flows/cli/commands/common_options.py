@@ -19,7 +19,10 @@ Json = Annotated[bool, Parameter(name="--json", help="Print the records as JSON 
 
 
 def check_out(out: str) -> None:
-    """Raise StoreError with the remedy if `out` cannot be a store. To be called before slow work."""
+    """Raise StoreError with the remedy if `out` cannot be a store. Creates a missing folder.
+
+    To be called before slow work.
+    """
     from tasks.store import open_store
 
     open_store(out)

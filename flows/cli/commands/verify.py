@@ -70,6 +70,6 @@ def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
 
 
 def _is_wrong_input(proof: "CheckpointProof") -> bool:
-    """Return whether a checkpoint is missing or not committed, or lacks the manifest that --check needs."""
+    """Return whether a checkpoint is missing or not soundly committed, or lacks the manifest that --check needs."""
     checks = {problem.check for problem in proof.problems}
     return "commit" in checks or ("manifest" in checks and proof.manifest is None)
