@@ -13,14 +13,14 @@ from tasks.records import RunFacts, RunRecord
 
 
 def facts_of(run: RunRecord) -> RunFacts:
-    """Return the facts of a run: the stored facts if this package's code has not changed since, else new ones."""
+    """Return the facts of a run: the stored facts if this package's code is still the same, else computed facts."""
     if run.facts is not None and run.facts.code == digest_code():
         return run.facts
     return run.derive("facts", compute_facts)
 
 
 def with_facts(run: RunRecord) -> RunRecord:
-    """Return the record with its facts, to be stored."""
+    """Return a copy of the record with newly computed facts, to be stored."""
     return run.model_copy(update={"facts": compute_facts(run)})
 
 
@@ -47,6 +47,6 @@ def compute_facts(run: RunRecord) -> RunFacts:
 
 @cache
 def digest_code() -> str:
-    """Return a digest of this package's source. It is stored with the facts, because other code may change them."""
+    """Return a digest of this package's source. It is stored with the facts: another digest makes them stale."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]

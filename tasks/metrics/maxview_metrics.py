@@ -1,10 +1,10 @@
-"""The metrics of MaxView (a web tool that compares two logs), by MaxView's rules, so that all printed digits agree."""
+"""The metrics of MaxView (a web tool that compares two logs), with the digits that MaxView prints."""
 
 from tasks.metrics.merged_steps import place_of
 from tasks.metrics.metric import Metric, OfRun, number
 from tasks.records import Measured, RunRecord, Source
 
-MEMORY_DECIMALS = 2  # of the sizes in `Using (GB)` lines; their rounding limits the precision of the percentage
+MEMORY_DECIMALS = 2  # decimals of the sizes in `Using (GB)` lines; their rounding limits the percentage's precision
 SINGLE_STEP = "a single step is not a measurement"
 
 
@@ -20,7 +20,7 @@ def last_step(column: str, decimals: int) -> OfRun:
 
 
 def mean_step(run: RunRecord) -> Measured:
-    """Return the mean of the printed seconds of all steps except step 0."""
+    """Return the mean of the printed seconds of all step lines except those of step 0."""
     steps = run.reading.steps
     steps = steps.filter((steps["step"] != 0) & steps["seconds"].is_not_null())
     return Measured() if steps.is_empty() else number(float(steps["seconds"].sum()) / steps.height, 3, place_of(steps))
@@ -37,7 +37,7 @@ def parameters(run: RunRecord) -> Measured:
 def memory_percent(run: RunRecord) -> Measured:
     """Return the used memory of the fullest device, in percent.
 
-    Its unit is the rounding of the smallest device's sizes, in percentage points.
+    `Measured.unit` is one unit of the last printed digit of the sizes, in percent of the smallest memory.
     """
     devices = run.reading.memory.devices
     if not devices:
@@ -49,7 +49,7 @@ def memory_percent(run: RunRecord) -> Measured:
 
 
 def jax_version(run: RunRecord) -> Measured:
-    """Return the version of JAX, as text."""
+    """Return the version of JAX, as text; empty if unknown."""
     return Measured(text=run.reading.environment.jax or "", source=run.reading.sources.get("jax"))
 
 

@@ -20,7 +20,7 @@ MIN_TIMES = 5  # fewest different times for `have_equal_times`: one time at all 
 
 
 def step_table(run: RunRecord) -> pl.DataFrame:
-    """Return (step, seconds, loss, line, offset), ascending. A step that was run twice has the values of its last line.
+    """Return a table (step, seconds, loss, line, offset), ascending by step. A repeated step has its last values.
 
     Seconds and losses come from the metrics file if the run `is_exact`. Otherwise they come from the log, with the
     seconds refined by `refine_seconds`. `line` and `offset` (place in the log) are null for steps that only the metrics
@@ -30,7 +30,7 @@ def step_table(run: RunRecord) -> pl.DataFrame:
 
 
 def timed_steps(run: RunRecord) -> tuple[pl.DataFrame, float]:
-    """Return `step_table`, and the precision of its seconds: one unit of their last digit, in seconds; 0 if exact."""
+    """Return the table of `step_table`, and the precision of its seconds: one unit of their last digit; 0 if exact."""
     return run.derive("timed steps", _merge)
 
 
@@ -59,13 +59,13 @@ def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def is_exact(run: RunRecord) -> bool:
-    """Return whether the metrics file has step times and losses, so that these are known in full precision."""
+    """Return whether the metrics file has rows, and columns with step times and losses in full precision."""
     metrics = run.metrics
     return metrics is not None and metrics.height > 0 and {"step", "step_time_s", "loss"} <= set(metrics.columns)
 
 
 def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
-    """Return, for every step after the first, the seconds that its threads waited for other programs on the machine.
+    """Return, for every step after the first, the seconds that the trainer's threads waited for other programs.
 
     None unless the run `is_exact` and its trainer measured them for every step. Meaningful only on CPUs.
     """
@@ -85,7 +85,7 @@ def _measured(run: RunRecord, column: str) -> NDArray[np.float64] | None:
 
 
 def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
-    """Return the place in the log of one row of a step table; None if unknown. run: its number in the arm, from 0."""
+    """Return the place in the log of one row of a step table; None if unknown. run: index of the run in its version."""
     if not -steps.height <= index < steps.height or steps["line"][index] is None:
         return None
     return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)
@@ -96,8 +96,8 @@ def refine_seconds(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> t
 
     `seconds: 0.071` is any time from 0.0705 to 0.0715. `Tokens/s/device: 1812.056` of the same line gives this time to
     six digits if the number of tokens per step is known. Each line bounds the number of tokens, a long step most
-    narrowly. If the bounds of two lines exclude each other, or fewer than MIN_LINES lines have both values, the seconds
-    are returned as printed.
+    narrowly. If the bounds of two lines exclude each other, or fewer than MIN_LINES lines have a time and a rate, the
+    seconds are returned as printed. A line without a rate keeps its printed seconds.
     """
     known = np.isfinite(seconds) & np.isfinite(rate) & (seconds > 0) & (rate > 0)
     tokens = tokens_of(seconds[known], rate[known]) if known.sum() >= MIN_LINES else None
@@ -109,7 +109,10 @@ def refine_seconds(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> t
 
 
 def tokens_of(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> float | None:
-    """Return the tokens per step and device: seconds × rate, equal at all steps; None if no number fits all steps."""
+    """Return the tokens per step and device: seconds × rate, equal at all steps; None if no number fits all steps.
+
+    If several whole numbers or none fit, the result is the middle of the possible range.
+    """
     halves = [10.0 ** -shared_decimals(values[None]) / 2 for values in (seconds, rate)]
     low = float(np.max(np.maximum(seconds - halves[0], 0) * np.maximum(rate - halves[1], 0)))
     high = float(np.min((seconds + halves[0]) * (rate + halves[1])))
@@ -120,7 +123,7 @@ def tokens_of(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> float 
 
 
 def have_equal_times(one: pl.DataFrame, other: pl.DataFrame) -> bool:
-    """Return whether two tables of steps have the same measured times and rates at every common step.
+    """Return whether two tables of steps have the same times and rates, in their common columns, at every common step.
 
     False if there are fewer than MIN_COMMON common steps, or fewer than MIN_TIMES different times. Other lines, dates
     and missing parts of a log are ignored, so that a cut or edited copy is recognised as well.

@@ -1,4 +1,4 @@
-"""Finds the precision with which logs print a value, from the values alone."""
+"""Finds the precision of printed values from the values alone, and rounds values to it."""
 
 from decimal import Decimal
 from math import floor, isfinite, log10
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 type Values = NDArray[np.float64]  # [runs, steps]
 
-MIN_DECIMALS = 3  # least result of `shared_decimals`: MaxText prints three, even if all values end in 0
+MIN_DECIMALS = 3  # least number of decimals of a run: MaxText prints three, even if all values end in 0
 MAX_DECIMALS = 15  # no log prints more decimals
 
 
 def shared_decimals(values: Values) -> int:
-    """Return the smallest number of decimals of a run, at least MIN_DECIMALS; 0 without runs.
+    """Return the number of decimals of the run with the fewest, at least MIN_DECIMALS; 0 without runs.
 
-    A run's number is that of its value with the most decimals.
+    A run has as many decimals as its value with the most.
     """
     return min((_decimals(row) for row in values), default=0)
 
@@ -24,7 +24,7 @@ def printed_units(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the unit of the last printed digit of each of a log's values, estimated from the values alone.
 
     Trailing zeros are lost, so a value gets the largest number of decimals of all values that are at least as large.
-    Larger values do not count the decimals of smaller ones, because a log may print significant digits or exponents.
+    Decimals of smaller values do not count, because a log may print significant digits or exponents.
     """
     order = np.argsort(-np.abs(values), kind="stable")
     needed = np.array([_needed(float(values[at])) for at in order], dtype=np.float64)
@@ -50,7 +50,8 @@ def _decimals(row: NDArray[np.float64]) -> int:
 def last_digit(value: float, values: Values, decimals: int, *, exponents: bool) -> float:
     """Return one unit of a value's last printed digit: 10 to the power of −`decimals`.
 
-    A log with exponents prints significant digits instead: the most digits in `values` determine the unit, if larger.
+    With `exponents`, the log prints equally many significant digits of each value: as many as the longest of `values`
+    has. The larger of the two units is returned.
     """
     fixed = 10.0**-decimals
     if not exponents or not isfinite(value) or value == 0:
@@ -64,5 +65,5 @@ def _digits(value: float) -> int:
 
 
 def round_to(values: Values, decimals: int) -> Values:
-    """Round the values of each run that has more than `decimals` decimals; other runs are unchanged."""
+    """Return the values, rounded to `decimals` decimals in each run that has more."""
     return np.stack([np.round(row, decimals) if _decimals(row) > decimals else row for row in values])

@@ -1,4 +1,4 @@
-"""The metrics of a run's results: losses, values, state, checkpoints. Each is judged by its own rule in tasks/diff."""
+"""The metrics of a run's results: end, losses, other values, state, checkpoints. Each has a rule in tasks/diff."""
 
 from tasks.metrics.metric import Metric
 

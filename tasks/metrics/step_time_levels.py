@@ -1,4 +1,4 @@
-"""Computes a run's two levels of step times: steady, the 10 % quantile; typical, the mean near the median."""
+"""Computes a run's levels of step times: steady, the 10 % quantile; typical, the mean near the median. Also a shift."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 from tasks.records import StepLevel, StepLevels
 
 QUICK = 0.1  # the quantile that is the steady level
-REACH = 3.0  # largest distance of a typical step from the median ÷ distance of the closer quantile: `middle_level`
-MAX_REACH = 1.4  # largest ratio of a typical step to the median
+REACH = 3.0  # see `middle_level`
+MAX_REACH = 1.4  # largest ratio between a typical step and the median
 MIN_STEPS = 2  # fewest usable steps of a run with levels
 FEW = 3  # fewest steps with close times that make a usual step
 CLOSE, ENOUGH = 1.25, 0.25  # usual step: the shortest time t with a share ENOUGH of the steps between t and CLOSE × t
-TOO_QUICK = 0.8  # × usual step: a shorter time is a dispatch artefact; a neighbouring step has the missing time
+TOO_QUICK = 0.8  # share of the usual step: a shorter step is a dispatch artefact; a neighbour has its missing time
 MIN_STRETCH = 3  # fewest steps of a stretch (consecutive steps) that can have a level of its own
 LONGER = 1.25  # ratio of consecutive stretch lengths in the search
-MAX_PLACES = 500  # most positions at which a stretch can begin; in longer runs, steps are combined into groups
-FIFTHS = 5  # most parts of a run whose levels are compared if the level shifts
-SHUFFLES = 1000  # number of random orders of the steps: the false alarm rate is 1 in SHUFFLES
+MAX_PLACES = 500  # limit of positions at which a stretch can begin; a longer run's steps are grouped
+FIFTHS = 5  # limit of parts into which a run with a shift is cut, to compare their levels
+SHUFFLES = 1000  # number of random orders of the steps: the false alarm rate is about 1 in SHUFFLES
 FIRST_SHUFFLES = 100  # number of random orders that are tried first; for most runs without a shift, these suffice
 RESAMPLES = 100  # number of bootstrap samples
 SEED = 20260418  # of all random numbers here
-MAX_STEPS = 5000  # most steps that are resampled; a longer run's first steps are taken
+MAX_STEPS = 5000  # limit of resampled steps; of a longer run, the first ones are resampled
 
 type Seconds = NDArray[np.float64]
 
@@ -31,8 +31,9 @@ type Seconds = NDArray[np.float64]
 def find_levels(seconds: Seconds, *, unit: float = 0.0) -> StepLevels | None:
     """Return the levels of one run from the seconds of its steps after the first; None if fewer than two are usable.
 
-    unit: of the last printed digit, in seconds. Other work on a machine only adds time, so the steady level varies far
-    less between equal runs than the typical one. Time that is added to most steps shows only in the typical level.
+    unit: one unit of the last printed digit, in seconds; 0: exact. Other work on a machine only adds time, so the
+    steady level varies far less between equal runs than the typical one. Time that is added to most steps, but not to
+    the quickest tenth, shows only in the typical level.
     """
     timed = seconds[np.isfinite(seconds) & (seconds > 0)]
     usable = usable_steps(timed)
@@ -61,10 +62,11 @@ def steady_level(logs: Seconds) -> Seconds:
 def middle_level(logs: Seconds) -> Seconds:
     """Return the typical level: the mean of each row's values near its median. logs: [..., steps], sorted logarithms.
 
-    The mean of many undisturbed steps varies less than their median. Near means: at most REACH times as far away as the
-    closer of the 10 % and the 90 % quantile, and at most a ratio of MAX_REACH. This leaves out slow steps.
+    The mean of many undisturbed steps varies less than their median. A value is near if its distance from the median is
+    at most REACH × the distance of the closer of the 10 % and the 90 % quantile, and at most log(MAX_REACH). This
+    leaves out slow steps.
     """
-    median = logs[..., (logs.shape[-1] - 1) // 2]  # the lower of two middle values: one value is near
+    median = logs[..., (logs.shape[-1] - 1) // 2]  # of two middle values the lower, so that at least one value is near
     closer = np.minimum(median - _quantile(logs, QUICK), _quantile(logs, 1 - QUICK) - median)
     near = np.clip(REACH * closer, 0, np.log(MAX_REACH))  # with two steps, `closer` is negative
     return np.asarray(logs.mean(axis=-1, where=np.abs(logs - median[..., None]) <= near[..., None]))
@@ -94,7 +96,7 @@ def spread_rounded(seconds: Seconds, unit: float) -> Seconds:
 
 
 def find_shift(seconds: Seconds) -> float:
-    """Return the change of the step time level during a run, as a logarithm.
+    """Return the size of the change of the step time level during a run, as a logarithm, never negative.
 
     0 if chance can explain it, or with fewer than 2 × MIN_STRETCH steps.
 
@@ -123,7 +125,7 @@ def find_shift(seconds: Seconds) -> float:
 
 
 def _most_apart(logs: Seconds) -> tuple[Seconds, tuple[int, int]]:
-    """Return per row how far its most different stretch lies from the rest; and that stretch of the first row.
+    """Return each row's largest distance of a stretch from the rest, and the first row's stretch with that distance.
 
     logs: [rows, steps], the mean of each row is 0. A stretch is (index of its first step, length).
     """
@@ -139,7 +141,7 @@ def _most_apart(logs: Seconds) -> tuple[Seconds, tuple[int, int]]:
 
 
 def stretches(n: int) -> list[int]:
-    """Return the stretch lengths to search, each a quarter longer than the one before, up to half of n steps."""
+    """Return the stretch lengths to search, each about a quarter above the previous one, up to half of n steps."""
     count = int(np.log(n / 2 / MIN_STRETCH) / np.log(LONGER)) + 1
     return sorted({round(MIN_STRETCH * LONGER**power) for power in range(count)})
 
@@ -151,7 +153,7 @@ def draw_orders(n: int) -> NDArray[np.int64]:
 
 
 def usable_steps(seconds: Seconds) -> Seconds:
-    """Return the steps without dispatch artefacts.
+    """Return the finite, positive times of steps, without dispatch artefacts.
 
     Such an artefact is a step so short that a neighbour must have part of its time.
     """
@@ -163,7 +165,7 @@ def usual_step(seconds: Seconds) -> float:
     """Return the shortest time t for which a quarter of the steps take t to 1.25 t, or the median if there is none.
 
     A quarter counts as at least FEW steps, or as all steps of a run with fewer.
-    Neither stalls nor dispatch artefacts are numerous and close enough to be the usual step.
+    Stalls and dispatch artefacts are assumed to be too few, or too far apart, to be the usual step.
     """
     values = np.sort(seconds)
     count = min(max(FEW, int(np.ceil(ENOUGH * values.size))), values.size)
@@ -172,11 +174,11 @@ def usual_step(seconds: Seconds) -> float:
 
 
 def block_error(values: Seconds, level_of: Callable[[Seconds], Seconds]) -> float:
-    """Return the relative standard error of a level, from resampled blocks: neighbouring steps are not independent.
+    """Return the relative standard error of a level, from resampled blocks, as neighbouring steps are not independent.
 
     Method: circular block bootstrap (D. Politis, J. Romano, 1992) with blocks of √n steps and a fixed seed. Error: half
     of the distance between the 16 % and the 84 % quantile of the resampled levels, so that samples with mostly stalls
-    do not matter.
+    do not matter. The error of a run with more than MAX_STEPS steps is scaled to its length.
     """
     whole = values.size
     values = values[:MAX_STEPS]

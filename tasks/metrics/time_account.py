@@ -8,16 +8,16 @@ from tasks.metrics.step_time_levels import MIN_STEPS
 from tasks.records import RunReading, RunRecord, Source, TimeAccount, TimePart, seconds_between
 
 COMPUTE = "compute"
-FIRST_STEPS = "first steps"  # the steps of a run that died too early to separate compiling from computing
+FIRST_STEPS = "first steps"  # part with all steps of a run that died too early to separate compiling from computing
 COARSE_S = 1.0  # the error, in seconds, of a difference of two times that are printed in full seconds
-FRAME_S = 1.0  # a run's start and end are printed in full seconds, so a line's time may lie this much outside
-NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts of the steps in which no time is lost
+FRAME_S = 1.0  # a run's start and end are printed in full seconds, so a line may be this much earlier or later
+NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # parts with steps that do not count as lost
 
 
 def account_death(run: RunRecord) -> TimeAccount | None:
-    """Return the time account of a dead run, without separate stalls; None for other runs, or without times.
+    """Return the time account of a dead run, without separate stalls; None for other runs, or without a length.
 
-    Used if `account_run` returns None because the run died too early.
+    Used if `account_run` returns None, as for a run that died too early.
     """
     length = seconds_between(run.reading.started, run.reading.ended)
     if not run.has_died or not length:
@@ -33,7 +33,7 @@ def account_death(run: RunRecord) -> TimeAccount | None:
 
 
 def account_run(run: RunRecord) -> TimeAccount | None:
-    """Return the time account of a run; None with fewer than MIN_STEPS timed steps after the first.
+    """Return the time account of a run; None with fewer than MIN_STEPS timed steps after the first, or no timed line.
 
     A stalled step counts as compute up to the median step; the rest of its time counts for the stall's cause. Dispatch
     artefacts move time between steps, so only the sum of `compute` and `dispatch` is the time of the computation.
@@ -42,7 +42,7 @@ def account_run(run: RunRecord) -> TimeAccount | None:
     timed = run.reading.steps.filter(pl.col("seconds").is_finite())
     if later.size < MIN_STEPS or timed.is_empty():
         return None
-    median = float(np.median(later))  # robust, unless half of the steps are stalls
+    median = float(np.median(later))  # robust, unless half of the steps or more are stalls
     spent = float(timed["seconds"].sum())
     parts: dict[str, TimePart] = {}
     for stall in sorted(run.reading.stalls, key=lambda stall: -stall.seconds):
@@ -66,7 +66,7 @@ def _account(run: RunRecord, parts: list[TimePart]) -> TimeAccount:
 
 
 def is_steady(account: TimeAccount) -> bool:
-    """Return whether the run had enough steps for `account_run`, so that compute and stalls are separate parts."""
+    """Return whether an account is from `account_run`, so that compute and stalls are separate parts."""
     return any(part.part == COMPUTE for part in account.parts)
 
 
@@ -76,7 +76,7 @@ def is_stall(part: TimePart) -> bool:
 
 
 def _parts_outside_steps(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[TimePart]:
-    """Return the parts of the run's time outside its steps; empty if its length is unknown or not above `spent`."""
+    """Return the parts of a run's time outside its steps; empty if the run's length is unknown or at most `spent`."""
     length = seconds_between(reading.started, reading.ended)
     if length is None or length <= spent:
         return []
@@ -108,10 +108,10 @@ def _add_time(parts: dict[str, TimePart], name: str, seconds: float, place: Sour
 
 
 def seconds_between_steps(run: RunRecord) -> float:
-    """Return the mean pause between steps (s): the time from the first step line to the last, less the steps' times.
+    """Return the mean pause between steps (s): from the first step line to the last, without the steps' times.
 
-    0 if a step line has no time, if a step is repeated, or with fewer than three step lines. A deferred log prints a
-    step's line only after the following step.
+    At least 0. Also 0 if a step line has no time, if a step is repeated, if the step table has other steps than the
+    log, or with fewer than three step lines. The first line of a deferred log is printed after the second step.
     """
     rows, table = run.reading.steps, step_table(run)
     if rows.height < 3 or rows["time"].null_count() or table.height != rows.height:

@@ -30,7 +30,7 @@ PEAKS = {
 
 
 def first_step(run: RunRecord) -> Measured:
-    """Return the seconds of the first step."""
+    """Return the seconds of the first step; no value if unknown."""
     table = step_table(run)
     if not table.height or table["seconds"][0] is None:
         return Measured()
@@ -47,8 +47,8 @@ def mfu_percent(run: RunRecord, seconds: float) -> float | None:
 def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
     """Return the seconds that stalls lasted beyond the median step: summed per run, then the median of the runs.
 
-    Runs with too few steps for `account_run` are left out. The text has the number of stalls by cause, over all runs.
-    The place is the longest stall of the costliest cause.
+    Runs with too few steps for `account_run` are left out. The text also has the number of stalls by cause, over the
+    other runs. The place is the longest stall of the cause that cost most in one run.
     """
     samples = sum(step_table(run).height - 1 for run in runs)
     accounts = [(n, one.account) for n, one in enumerate(facts) if one.account and is_steady(one.account)]
@@ -71,8 +71,8 @@ def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
 def goodput(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
     """Return the percentage of wall time in productive steps, over all runs with a known length and enough steps.
 
-    A stalled step counts as a median step, a repeated step once. The note has the other percentages (badput), by the
-    categories of github.com/AI-Hypercomputer/ml-goodput-measurement.
+    A stalled step counts as a median step, a repeated step once. The note has the other percentages (badput) that are
+    not tiny, by the categories of github.com/AI-Hypercomputer/ml-goodput-measurement.
     """
     spent: dict[str, float] = defaultdict(float)
     for run, one in zip(runs, facts, strict=True):
@@ -91,7 +91,7 @@ def goodput(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
 
 
 def _repeated_seconds(run: RunRecord) -> float:
-    """Return the seconds of the steps that a restart repeated. Each counts as at most a median step."""
+    """Return the seconds of steps that were run again later. Each counts as at most a median step."""
     steps = run.reading.steps.filter(pl.col("seconds").is_finite())
     lost = steps.filter(~pl.col("offset").is_in(last_of_each_step(steps)["offset"].implode()))["seconds"]
     return float(lost.clip(upper_bound=float(np.median(steps["seconds"]))).sum()) if len(lost) else 0.0

@@ -1,4 +1,4 @@
-"""Prepares the recorder for a Python process, and reads its record of the process's training step.
+"""Prepares the recorder for a Python process, and reads the recorder's record of the training step.
 
 The recorder is the code in `inject/`. It runs in the trainer's own process.
 """
@@ -20,7 +20,7 @@ SETTINGS = "settings.json"
 def prepare(folder: Path, environment: Mapping[str, str], **settings: Any) -> dict[str, str]:
     """Write the recorder's settings into an existing folder; return the environment variables to set in the process.
 
-    environment: the variables that the process gets otherwise. settings: fields of the recorder's `Settings`.
+    Deletes an old claim. environment: the process's other variables. settings: fields of the recorder's `Settings`.
     """
     (folder / CLAIM).unlink(missing_ok=True)
     (folder / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ from tasks.records.run import START_FILE, START_FOLDER
 def with_shared_start(plan: RunPlan) -> RunPlan:
     """Return a local run's plan with the variables that make its process store its start, or use the other arm's start.
 
-    plan.directory must exist. Other plans are returned unchanged.
+    plan.directory must exist. A plan without `start`, or of another backend, is returned unchanged.
     """
     if plan.start is None or plan.backend != "local":
         return plan

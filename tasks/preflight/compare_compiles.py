@@ -68,7 +68,7 @@ def compare_case_compiled(records: Sequence[RunRecord], store: Store) -> Compari
 
 
 def read_compile(record: RunRecord, store: Store) -> Compiled:
-    """Return a compile's result. A compile without a report counts as failed; its error is that in its log, if any.
+    """Return a compile's result. A compile without a report counts as failed; its error is read from its log, if any.
 
     Raises StoreError if a file is damaged.
     """
@@ -131,7 +131,7 @@ def compare_compiles(
 
 
 def _describe_software(program: CompiledProgram) -> Environment:
-    """Return the compile's versions and the slice's number of devices; the log has those of the compiling machine."""
+    """Return the compile's versions and the slice's number of devices; the log has the compiling machine's devices."""
     versions = {name: program.software.get(name) for name in ("jax", "jaxlib", "libtpu")}
     return Environment(num_devices=program.devices, **versions)
 
@@ -215,7 +215,7 @@ def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[Metric
 
 
 def _cell(side: Side, metric: Metric) -> Measured:
-    """Return a metric's value for the program. Its source is the optimised text; a compile time has none."""
+    """Return a metric's value for the program, if any. Its source is the optimised text; a compile time has none."""
     work = side.analysis.work if side.analysis else None
     value = metric.of_program(side.program, work) if metric.of_program else None
     if value is None:
@@ -259,7 +259,7 @@ def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
 
 
 def _judge_kernels(cells: Cells) -> Decision:
-    """Judge the executions of custom kernels, which must be equal: the compiler does not estimate their cost."""
+    """Judge the number of runs of custom kernels. It must be equal, as the compiler does not estimate their cost."""
     same = cells[0].value == cells[1].value
     why = (
         "as many on both sides"

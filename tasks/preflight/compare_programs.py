@@ -12,8 +12,8 @@ from tasks.preflight.program_work import FIRST_LINE, Analysis, Unit, add_work, l
 from tasks.records import CompiledProgram, HeavyArray, InputArray, ProgramComparison, ProgramDifference, Source, Work
 from tasks.records.text import counted
 
-MIN_SHARE = 0.001  # cost of a difference; smaller ones are counted, not listed
-MAX_LISTED = 40  # number of differences to list
+MIN_SHARE = 0.001  # smallest cost of a listed difference
+MAX_LISTED = 40  # limit of listed differences
 HEAVY = 12  # number of the largest input arrays to list
 RECOMPUTED = 0.1  # relative difference of recomputed FLOPs above which rematerialisation is reported as one difference
 MIB = 2**20
@@ -49,7 +49,7 @@ class Scale(NamedTuple):
         return most, ", ".join(parts) or "nothing that can be counted"
 
     def share_of_work(self, before: Work, after: Work) -> tuple[float, str]:
-        """Return `share` of the cycles and bytes of after − before."""
+        """Return `share` for the changes of cycles and of collective bytes from `before` to `after`."""
         return self.share(after.cycles - before.cycles, after.collective_bytes - before.collective_bytes)
 
 
@@ -72,7 +72,7 @@ def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
 
 
 def same_text(baseline: Side, candidate: Side) -> bool:
-    """Return whether both optimised programs are the same except for names and locations."""
+    """Return whether both optimised programs are the same except for names and locations. False if unknown."""
     prints = [side.program.fingerprints and side.program.fingerprints.optimised for side in (baseline, candidate)]
     return prints[0] is not None and prints[0] == prints[1]
 
@@ -155,7 +155,7 @@ def _describe_change(left: InputArray | None, right: InputArray | None) -> str:
 
 
 def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
-    """Yield the difference in outputs that are written in place of inputs (donation), unless it is small."""
+    """Yield the difference in outputs that are written in place of inputs (donation), unless it is small or unknown."""
     memories = [side.program.memory for side in sides if side.program.memory is not None]
     if len(memories) < 2:
         return
@@ -184,7 +184,7 @@ def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDi
 def _is_recomputed(unit: Unit) -> bool:
     """Return whether the backward pass recomputes a result of the forward pass in this unit.
 
-    False for collectives, because the backward pass may need them without recomputation too.
+    False for collectives, because the backward pass may also need them without recomputation.
     """
     return not unit.collectives and locate(unit.instruction.op_name)[0] == "recomputed"
 
@@ -270,7 +270,7 @@ def _temporary(side: Side) -> int:
 def _without_equals(sides: Units, key: Callable[[Unit], object]) -> list[list[Unit]]:
     """Return each side's units that have no equal unit on the other side.
 
-    Equal units have the same key. A unit with the key None equals no unit.
+    Equal units have the same key, and are paired one to one. A unit with the key None equals no unit.
     """
     keys = [Counter(map(key, units)) for units in sides]
     common = keys[0] & keys[1]

@@ -17,7 +17,8 @@ class Runs(NamedTuple):
 def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
     """Return name → executions of every reachable computation, and the number of loops with unknown trip counts.
 
-    An unknown trip count is taken as 1. All branches of a conditional count as executed.
+    Loop conditions and reducers do not count as reachable. An unknown trip count is taken as 1. All branches of a
+    conditional count as executed.
     """
     entry = next(one.name for one in program.computations.values() if one.is_entry)
     found = {entry: Runs(1, 0, False)}

@@ -1,6 +1,6 @@
 """Orders the planned compiles, counts how many can run at once, and finds missing TPU compilers.
 
-A lane is a place for one compile at a time. An arm is one of the two compared versions.
+A lane runs one compile at a time. An arm is one of the two compared versions.
 """
 
 import os
@@ -15,15 +15,15 @@ COMPILE_BYTES = 3 * 2**30  # memory reserved for one compile: seed-1b took 1.8 G
 
 
 def count_lanes(compiles: int) -> int:
-    """Return the number of compiles that fit this machine's memory and processors, at least one."""
+    """Return how many of `compiles` compiles fit this machine's memory and processors at once, at least one."""
     return max(1, min(compiles, os.cpu_count() or 1, int(psutil.virtual_memory().available // COMPILE_BYTES)))
 
 
 def order_compiles(plans: Iterable[RunPlan], lanes: int) -> list[list[RunPlan]]:
     """Return the plans in groups of at most `lanes` cases; in a group, all first arms precede the second arms.
 
-    This order lets a second arm with an equal program reuse the first arm's compile. The given plans of
-    a case must be neighbours.
+    This order lets a second arm with an equal program reuse the first arm's compile. In `plans`,
+    the plans of a case must be neighbours.
     """
     cases = [list(case) for _, case in groupby(plans, key=lambda plan: plan.case)]
     return [[plan for arm in zip(*some, strict=True) for plan in arm] for some in batched(cases, lanes)]

@@ -143,7 +143,7 @@ def _units(program: Program, computation: Computation, runs: Runs) -> Iterator[U
 
 
 def _inside(program: Program, computation: Computation, one: Instruction) -> Iterator[tuple[Computation, Instruction]]:
-    """Yield an instruction and all instructions inside it, if it is a fusion, each with its computation."""
+    """Yield an instruction and, if it is a fusion, all instructions inside; each with its computation."""
     yield computation, one
     if one.opcode == "fusion" and (inner := program.computations.get(one.calls.get("calls", ""))):
         for deeper in inner.instructions.values():
@@ -151,7 +151,7 @@ def _inside(program: Program, computation: Computation, one: Instruction) -> Ite
 
 
 def _collective_bytes(one: Instruction, computation: Computation) -> int:
-    """Return the bytes of a collective's operands or of its results on one device, the larger of the two sums."""
+    """Return the bytes of a collective on one device: the larger sum of its operands and of its results."""
     known = [computation.instructions[name] for name in one.operands if name in computation.instructions]
     taken = sum(shape.bytes for operand in known for shape in operand.shapes)
     if one.opcode == "collective-permute-start":  # its result also contains two local counters of the runtime
@@ -163,7 +163,7 @@ def _collective_bytes(one: Instruction, computation: Computation) -> int:
 
 
 def _count_flops(one: Instruction, shapes: Mapping[str, Shape]) -> int:
-    """Return the FLOPs of a `convolution` (the form of matrix products on TPUs) or a `dot`; 0 for others.
+    """Return the FLOPs of a `convolution` (on TPUs also a matrix product) or a `dot`; 0 for others.
 
     shapes: operand's name → shape. Multiplications with padding and dilation holes do not count, as in XLA
     (`HloCostAnalysis::HandleConvolution`).

@@ -1,6 +1,6 @@
 """Python runs this module at startup. If MAXVIEW_OBSERVE is set, an import hook starts the recorder after JAX's import.
 
-At its end it runs the next `sitecustomize` on sys.path, which this module shadows.
+At its end, this module runs the `sitecustomize` that it shadows: the next one on sys.path.
 """
 
 import importlib

@@ -63,8 +63,8 @@ def answer_of(record: ComparisonRecord) -> Answer:
 def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> MetricDiff | None:
     """Return the row that decides the verdict: a row of this verdict or, if there is none, any other judged row.
 
-    None if no row is judged, apart from rows with an allowed difference. effects: the metrics whose effect is drawn.
-    Their rows are preferred, then the step time, then rows that MaxView lacks.
+    Rows with an allowed difference do not count; None if no other row is judged. effects: the metrics whose effect is
+    drawn. Their rows are preferred, then the step time, then rows that MaxView lacks.
     """
     drawn = set(effects)
     judged = [row for row in record.rows if word_of(record, row) != NOT_JUDGED and not row.allowed]
@@ -77,7 +77,7 @@ def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> Metri
 
 
 def shorten_title(headline: str) -> str:
-    """Return the first clauses of a headline that fit into MAX_TITLE_LENGTH characters, else its first words."""
+    """Return the first clauses of a headline that fit into MAX_TITLE_LENGTH characters; else cut its middle."""
     if len(headline) <= MAX_TITLE_LENGTH:
         return headline
     ends = [
@@ -89,7 +89,7 @@ def shorten_title(headline: str) -> str:
 
 
 def sum_up(record: ComparisonRecord) -> str:
-    """Return one sentence: the rows that are the same, and the unknown rows with a reason; empty if there are none.
+    """Return one sentence: the rows that are the same, and the unknown rows with one reason; empty if there are none.
 
     If an arm died, the sentence has the steps before the death that agree, and the arm that was measured.
     """
@@ -116,7 +116,8 @@ def sum_up(record: ComparisonRecord) -> str:
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     """Return how certain the verdict is, and why; if an arm died, how certain the cause of death is.
 
-    `row`: the deciding row. Empty without it, and for an unknown row without an interval unless a finding blocks.
+    `row`: the deciding row. Unless an arm died, empty without it. Also empty for an unknown row without an interval,
+    unless a finding blocks the verdict.
     """
     if record.has_died:
         dead = [arm for arm in (record.baseline, record.candidate) if arm.has_died]
@@ -151,7 +152,7 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the duration of the next command in words, from the durations of this comparison's runs; else empty."""
+    """Return the duration of the next command in words, estimated from this comparison's runs; empty if unknown."""
     seconds, command = sum(account.total_s for account in record.times), f"{record.next_command} "
     if not command.startswith(f"maxview compare {record.comparison} "):
         return ""  # the command starts other runs, of unknown duration
@@ -170,7 +171,7 @@ def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the effect of the next command, and mostly the question that it answers; empty for other commands."""
+    """Return the effect of the next command, often with the question that it answers; empty if unknown."""
     command = record.next_command
     effect = row.effect_text.partition(" (")[0] if row is not None else ""
     question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"

@@ -19,8 +19,8 @@ class RoleCount(Frozen):
     role: ArrayRole
     here: int  # number of arrays of the first checkpoint
     there: int  # number of arrays of the second one
-    equal: int  # number of pairs; one pair can be a stack of all layers on one side and an array per layer on the other
-    differing: int  # number of pairs
+    equal: int  # number of equal pairs; a pair can be a stack of all layers on one side and arrays on the other
+    differing: int  # number of other pairs
     alone: int  # number of arrays without a partner on the other side
     why: str  # the reason for arrays without a partner; empty if there are none
 
@@ -38,7 +38,7 @@ class ArrayLine(Frozen):
 
 
 def count_roles(found: CheckpointDifference) -> list[RoleCount]:
-    """Return one row per kind of array, parameters first."""
+    """Return one row per kind of array that occurs, parameters first."""
     counts = []
     for role in ("parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"):
         arrays = [array for array in found.arrays if array.role == role]

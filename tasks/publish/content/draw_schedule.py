@@ -58,7 +58,7 @@ def draw_schedule(run: RunReading) -> str | None:
 
 
 def find_operations(events: Sequence[dict[str, Any]]) -> list[Operation]:
-    """Pair each start with its finish; return the operations in the order of their starts."""
+    """Pair each start with its finish; return the operations in the order of their starts, unpaired ones too."""
     running: dict[tuple[int, str, int], int] = {}
     found: list[Operation] = []
     for index, event in enumerate(events):

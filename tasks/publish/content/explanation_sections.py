@@ -75,6 +75,6 @@ def _place(row: LiveBuffer | TimeDifference) -> str:
 
 
 def _with_commit(text: str, places: Sequence[CodeLine | Root | None], commits: dict[tuple[str, int], str]) -> str:
-    """Return the text and, in square brackets, the commit of the last place whose commit is known, if any is."""
+    """Return the text and, in square brackets, the last known commit of the places; without one, only the text."""
     found = [commits[place.file, place.line] for place in places if place and (place.file, place.line) in commits]
     return f"{text} [{found[-1]}]" if found else text

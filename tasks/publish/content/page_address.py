@@ -25,7 +25,7 @@ class PublishedPage(Frozen):
 
 
 def find_page(path: Path, store: Store) -> PublishedPage:
-    """Return the address of a page in the store. Its link begins with MAXVIEW_SITE if that is set.
+    """Return the address of a page in the store. Its link begins with MAXVIEW_SITE if set, else the store makes it.
 
     Raises ValueError if MAXVIEW_SITE is not a URL.
     """

@@ -84,7 +84,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
 
 
 def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[str]:
-    """Return the `maxview bisect` command between the commits of both arms; mostly empty.
+    """Return the `maxview bisect` command between the commits of both arms, or an empty list.
 
     Not empty if the verdict is regressed or changed, both commits are known, the candidate's is several commits after
     the baseline's, and no arm has packages of its own.
@@ -103,9 +103,9 @@ def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[
 
 
 def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
-    """Return `maxview compare … --fresh` at the compared commits, or `maxview ingest` with the logs.
+    """Return `maxview compare` or `preflight … --fresh` at the compared commits, or `maxview ingest` with the logs.
 
-    Empty if a run is None, or for `maxview ingest` if the next command already is one.
+    Empty if a run is None, or if both this and the next command would be `maxview ingest`.
     """
     if baseline is None or candidate is None:
         return ""

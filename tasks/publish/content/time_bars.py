@@ -17,7 +17,8 @@ TICKS = 5  # largest number of intervals of the axis
 def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
     """Return the mean of each part over the arm's runs, in order of occurrence.
 
-    Shares are of the runs' total time. The number of steps is the sum over the runs; the source is the longest part's.
+    Shares are of the runs' total time. The number of steps is the sum over the runs; the source is usually the longest
+    part's.
     """
     accounts = [account for account in record.times if account.arm == arm]
     total = sum(account.total_s for account in accounts)
@@ -50,7 +51,7 @@ def list_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
 
 
 def show_seconds(seconds: float) -> str:
-    """Return seconds with three significant digits."""
+    """Return seconds with three significant digits; from 100 on as a whole number."""
     return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
 
 

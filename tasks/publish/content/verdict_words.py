@@ -190,9 +190,9 @@ def absent_text(record: ComparisonRecord) -> str:
 
 
 def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
-    """Return the text of the difference, with its effect, and in brackets if it is noise or from one run of each arm.
+    """Return the text of the difference and its effect, and a note in brackets on noise or on a single run of each arm.
 
-    The effect of MaxView's rows is omitted, because another row has the same effect. brief: without the brackets.
+    The effect of MaxView's rows is omitted, because another row has the same effect. brief: without the note.
     """
     words = round_numbers(visible(row.difference_text)) or "—"
     if words == "—" and row.difference:  # a count whose cells are in billions
@@ -211,7 +211,7 @@ def is_noise(row: MetricDiff) -> bool:
 
 
 def round_numbers(text: str) -> str:
-    """Return the text with each decimal number from 1 on rounded to DIGITS significant digits, but not to tens."""
+    """Return the text with decimal numbers of 1 and more rounded to DIGITS significant digits, or to whole numbers."""
 
     def round_one(match: re.Match[str]) -> str:
         whole, decimals = match.groups()
@@ -284,7 +284,7 @@ def split_facts(record: ComparisonRecord) -> dict[str, dict[str, str]]:
 
 
 def format_moment(iso: str | None) -> str | None:
-    """Return an ISO 8601 UTC time as `2026-01-31 12:00:00 UTC`, another text unchanged, and None for an empty one."""
+    """Return an ISO 8601 UTC time as `2026-01-31 12:00:00 UTC`, another text unchanged, None if there is no text."""
     return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)$", r"\1 \2 UTC", iso) if iso else None
 
 

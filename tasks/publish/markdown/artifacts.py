@@ -110,7 +110,7 @@ def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
 
 
 def escape_markdown(text: str) -> str:
-    """Return the text for Markdown and its tables: shortened, markup, HTML, links and mentions (`@name`) escaped."""
+    """Return the text for Markdown and its tables: shortened, and with escaped markup, HTML, links and `@name`."""
     escaped = _MARKDOWN.sub(r"\\\1", shorten(visible(text), MAX_TEXT_LENGTH))
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace("://", ":&#47;&#47;").replace("www.", "www&#46;").replace("@", "&#64;")

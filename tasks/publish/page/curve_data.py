@@ -21,7 +21,7 @@ from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord, Stall
 from tasks.records.text import shorten, visible
 
-TITLES = {  # metric -> (title, unit); the title of any other metric is its name in the log
+TITLES = {  # metric -> (title, unit); any other metric's title is its column's name
     **{metric.curve: (metric.curve_title or metric.title, metric.unit) for metric in METRICS if metric.curve},
     **{part: (f"Step time: {what}", "s") for part, what in STEP_PARTS.items()},
     "total_weights": ("Weights", "tokens"),
@@ -129,7 +129,7 @@ def _printed(run: RunRecord) -> Iterator[tuple[str, list[int], list[float | None
         for column in table.columns:
             values = table[column].to_list()
             if column in seen or not table.schema[column].is_numeric() or all(value == values[0] for value in values):
-                continue  # already yielded, or constant and therefore a setting
+                continue  # no curve, already yielded, or constant and therefore a setting
             seen.add(column)
             numbers = table["step"].to_list()
             yield column, numbers, values, [offsets.get(step) for step in numbers]

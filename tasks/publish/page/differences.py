@@ -30,7 +30,7 @@ class FactRow(Frozen):
     """One finding about the comparability of the arms, with the fact that it is about."""
 
     name: str  # of the fact, or the finding's kind if the kind has none in FACTS
-    baseline: tuple[tuple[str, Evidence | None], ...]  # values; evidence is None if the finding has none
+    baseline: tuple[tuple[str, Evidence | None], ...]  # (value, evidence); evidence is None if the finding has none
     candidate: tuple[tuple[str, Evidence | None], ...]
     meaning: str  # the finding's message
     effect: Effect
@@ -39,9 +39,9 @@ class FactRow(Frozen):
 class Facts(Frozen):
     """The facts of both arms, by their effect on the verdict."""
 
-    weighing: tuple[FactRow, ...]  # those with a finding, the most severe effect first
+    weighing: tuple[FactRow, ...]  # facts with a finding, the most severe effect first
     differing: tuple[tuple[str, str, str], ...]  # name and both values of facts that differ, but have no finding
-    equal: tuple[tuple[str, str], ...]  # name and value
+    equal: tuple[tuple[str, str], ...]  # name and value of equal facts, with or without a finding
 
 
 def compare_facts(record: ComparisonRecord) -> Facts:

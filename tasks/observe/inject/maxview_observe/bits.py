@@ -24,7 +24,7 @@ def is_whole(array: Any) -> bool:
 
 
 def to_host(array: Any) -> Any:
-    """Return an array as a NumPy array: of typed keys their data, of float0 (gradients of integers, no bits) False."""
+    """Return an array as a NumPy array. Typed keys become their data; float0 (gradients of integers) becomes False."""
     values = np.asarray(jax.random.key_data(array) if is_key(array) else array)
     return values if values.dtype.itemsize else np.zeros(values.shape, bool)
 
@@ -36,7 +36,7 @@ def to_bits(array: Any) -> Any:
 
 
 def from_bits(bits: Any, like: Any) -> Any:
-    """Undo `to_bits`: return an array with the dtype and the sharding of `like`. Not for typed keys."""
+    """Undo `to_bits`: return an array with the dtype and, for JAX arrays, the sharding of `like`. No typed keys."""
     values = bits.view(like.dtype) if np.dtype(like.dtype).kind == "V" else bits.astype(like.dtype)
     return jax.device_put(values, like.sharding) if isinstance(like, jax.Array) else values
 
@@ -49,7 +49,8 @@ def digest(values: Any) -> str:
 def measure(array: Any) -> list[Any]:
     """Return [norm, mean, largest magnitude, number of non-finite values, digest of the bits] of an array.
 
-    The four numbers are 0 for random keys, booleans and empty arrays.
+    The four numbers are 0 for random keys, booleans and empty arrays. Complex numbers are measured by magnitude. With
+    non-finite values, the largest magnitude is NaN.
     """
     values = np.ascontiguousarray(to_host(array))
     bits = digest(values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values)

@@ -22,7 +22,7 @@ from .places import place_of_equation
 
 type Origin = list[Any]
 type Operand = tuple[Any, Origin]  # an array, and its origin
-_LONG_LOOP = 20_000  # most evaluations of equations in a scan; a longer scan is evaluated as one operation
+_LONG_LOOP = 20_000  # limit of evaluated equations in a scan; a longer scan is evaluated as one operation
 _ADDRESS = re.compile(r" at 0x\w+")
 _PLACEMENT = frozenset(
     {"sharding", "mesh", "out_sharding", "out_shardings", "context_mesh", "layout", "unconstrained_dims"}
@@ -43,7 +43,7 @@ class Where(NamedTuple):
         return Where(self.path + part, self.stack_of(equation), call, self.of_library or of_library)
 
     def place_of(self, equation: Any) -> list[Any]:
-        """Return the trainer's source line of an equation, as `place_of_equation` does."""
+        """Return the fields of `place_of_equation`; the call's for JAX's functions and operations without a line."""
         own = place_of_equation(equation)
         return self.call if self.call and (self.of_library or not own[0]) else own
 
@@ -53,7 +53,7 @@ class Where(NamedTuple):
 
 
 class Evaluation:
-    """One evaluation of a step. write: receives each line. rows: number of rows so far. notes: skipped parts."""
+    """One evaluation of a step. write: receives each line. rows: number of rows so far. notes: on long scans."""
 
     def __init__(self, write: Callable[[str], Any], draws: Draws):
         self.write, self.draws, self.rows, self.notes = write, draws, 0, list[str]()
@@ -152,7 +152,7 @@ class Evaluation:
         return ["row", self.rows - 1]
 
     def _brief(self, equation: Any) -> str:
-        """Return the equation's parameters as truncated JSON, without shardings, inner programs and addresses."""
+        """Return the equation's parameters as truncated JSON, without shardings, functions, jaxprs and addresses."""
         found = self._params.get(id(equation))
         if found is None:
             self._held.append(equation)
@@ -171,7 +171,7 @@ def to_numpy(value: Any) -> Any:
 
 
 def stack(rows: Sequence[Operand]) -> Operand:
-    """Return the rows of a scan's output as one array."""
+    """Return the rows of a scan's output as one array, with their origins."""
     values = [value for value, _ in rows]
     return (jax.numpy if bits.is_key(values[0]) else np).stack(values), ["parts", [origin for _, origin in rows]]
 

@@ -16,15 +16,18 @@ class StepFinder:
     def __init__(self, folder: Path):
         self.folder = folder
         self.name: str | None = None
-        self.others: Counter[str] = Counter()  # function name → number of calls that were not the step
-        self.claimed = False  # True if this process, and no other one of the trainer, records the step
+        self.others: Counter[str] = Counter()  # function name → calls that were not the step, or failed
+        self.claimed = False  # True if this process records the step; no other process of the trainer does
 
     def may_be(self, name: str) -> bool:
         """Whether a function of this name may be the step."""
         return name == self.name if self.name else self.others[name] < MAX_INSPECTED
 
     def accept(self, call: Call) -> bool:
-        """Return whether this is a call of the step, and this process records the step."""
+        """Return whether this process records this call of the step. The first call of the step sets `name`.
+
+        Once `name` is set, the caller passes only calls of functions with that name.
+        """
         if self.name is None:
             if not jaxprs.is_step(call.name, call.closed.jaxpr):
                 self.others[call.name] += 1

@@ -59,7 +59,7 @@ def _words(params: dict[str, Any]) -> set[str]:
 
 
 def on_one_device(equation: Any, values: list[Any]) -> list[Any] | None:
-    """Return the results of a collective in a `shard_map` over one device; None for other operations."""
+    """Return the results of a collective in a `shard_map` over one device; None for operations not in _COLLECTIVES."""
     if equation.primitive.name not in _COLLECTIVES:
         return None
     if not values:
@@ -81,7 +81,7 @@ def scan_sizes(params: dict[str, Any]) -> tuple[int, int]:
 
 
 def bind(equation: Any, values: list[Any]) -> list[Any]:
-    """Run one equation on concrete values."""
+    """Run one equation on concrete values; return its results."""
     primitive, params = equation.primitive, equation.primitive.get_bind_params(equation.params)
     functions, params = params if isinstance(params, tuple) else ((), params)  # JAX 0.9 and older return a pair
     found = primitive.bind(*functions, *values, **params)
@@ -102,8 +102,8 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 def is_step(name: str, jaxpr: Any) -> bool:
     """Whether a jitted function looks like a training step.
 
-    It has matrix products, convolutions or the name LIKELY_NAME, and at least half of its floating-point arguments
-    match a result in type and shape (new weights or gradients).
+    It has matrix products, convolutions or the name LIKELY_NAME, and at least half of its floating-point arrays
+    among the arguments match a result in type and shape (new weights or gradients).
     """
     given, made = _floats(jaxpr.invars), _floats(jaxpr.outvars)
     if not given or sum((given & made).values()) * 2 < sum(given.values()):

@@ -1,5 +1,6 @@
-"""Patches `jax.jit` and ahead-of-time compiles, so that a recorder receives the calls outside of a trace.
+"""Patches `jax.jit` and ahead-of-time compiles, so that a recorder receives the calls that it wants.
 
+Calls inside of a trace are not recorded.
 A recorded call has the jitted function's program and the call's arguments as a flat list (leaves) with names.
 """
 
@@ -45,7 +46,7 @@ def call_of_jitted(jitted: Any, options: dict[str, Any], name: str, args: Any, k
 
 
 def call_of_compiled(compiled: Any, lowered: Any, closed: Any, name: str, args: Any, kwargs: Any) -> Call | None:
-    """Return the call of a program that the trainer compiled ahead of time; None as in `call_of_jitted`."""
+    """Return the call of a program that the trainer compiled ahead of time; None unless there is one leaf per input."""
     return _make(name, closed, args, kwargs, _put_none_back, lambda: lowered, compiled)
 
 
@@ -105,7 +106,7 @@ class Recorder(Protocol):
     """Receives the calls of jitted functions."""
 
     def wants(self, name: str) -> bool:
-        """Whether to record calls of functions of this name."""
+        """Whether calls of functions of this name go to this recorder."""
 
     def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
         """Return the (args, kwargs) for a further call of the step; None if the call must go through `run`."""
@@ -126,7 +127,7 @@ class Jitted:
         self._name = name_of(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program; pass the call to the recorder if the recorder wants this function."""
+        """Run the program; pass the call to the recorder if it wants this function, except inside a trace."""
         if not self._recorder.wants(self._name) or in_trace((args, kwargs)):
             return self._jitted(*args, **kwargs)
         if words := self._recorder.replace_arguments(self._name, args, kwargs):
@@ -148,7 +149,7 @@ class Jitted:
 
 
 def patch(recorder: Recorder) -> None:
-    """Replace `jax.jit`, so that the recorder receives every later call of a jitted function."""
+    """Replace `jax.jit`, so that functions jitted later pass their calls to the recorder; also patch `jax.stages`."""
     real = jax.jit
 
     @functools.wraps(real)
@@ -196,7 +197,7 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
 
 
 def name_of(function: Any) -> str:
-    """Return the name of a function, or of the function in a `functools.partial`."""
+    """Return the name of a function, of the function in a `functools.partial`, or of another callable's type."""
     while not hasattr(function, "__name__") and hasattr(function, "func"):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))

@@ -1,4 +1,4 @@
-"""Reads the recorder's settings, and writes and reads the files of an observation; each file is written atomically.
+"""Reads the recorder's settings, and writes and reads the files of an observation or a shared start, atomically.
 
 An observation is the record of one training step, in a folder of its own.
 """
@@ -18,7 +18,7 @@ import numpy as np
 OBSERVATION, CLAIM = "observation.json", "claim"
 PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"
 ARGUMENTS, TENSORS, DRAWS, START = "arguments.npz", "tensors.jsonl.gz", "draws.npz", "start.json"
-BATCHES_END = "batches-end.json"  # the first step without a stored batch, if the run stopped to store batches
+BATCHES_END = "batches-end.json"  # the first step without a stored batch; only if the run stopped storing batches
 BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"  # xla.BufferAssignmentProto, xla.HloModuleProto
 
 
@@ -61,7 +61,7 @@ def write_memory(folder: Path, compiled: Any) -> None:
 
 @contextmanager
 def packed_lines(path: Path) -> Iterator[Callable[[str], Any]]:
-    """Yield a function that appends a line to a gzipped file."""
+    """Yield a function that writes a line into a new gzipped file."""
     with atomic_path(path) as file, gzip.open(file, "wt", compresslevel=3, encoding="utf-8") as packed:
         yield lambda line: packed.write(line + "\n")
 
@@ -73,7 +73,7 @@ def write_arrays(path: Path, names: list[str], arrays: list[Any]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
-    """Return name → bits of the arrays in a file. An array is read from disk when it is used."""
+    """Return name → bits of the arrays in a file. `[name]` reads an array from disk; `values()` does not."""
     return _Arrays(np.load(path, allow_pickle=False))
 
 
@@ -100,7 +100,7 @@ class Settings:
     """The settings of the recorder in this process. An arm is one of the two compared versions of a trainer."""
 
     folder: Path  # existing folder of the settings file, for everything that the recorder writes
-    observe: bool = False  # True: record the first call of the step, then end the process; False: share the run's start
+    observe: bool = False  # True: record the step, then end the process; False: share the run's start
     tensors: bool = False  # evaluate the observed step operation by operation
     start: Path | None = None  # the other arm's `folder`: the arguments in it replace this arm's arguments
     profile: tuple[int, int] | None = None  # first and last call to profile, counted from 0; None: no profile

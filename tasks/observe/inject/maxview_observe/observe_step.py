@@ -1,4 +1,4 @@
-"""Records the first call of the training step, profiles later calls if the settings say so, and ends the process.
+"""Records the first call of the training step, profiles calls if the settings say so, and ends the process.
 
 The process runs an arm: one of the two compared versions of a trainer.
 """
@@ -53,7 +53,7 @@ class StepObserver:
         self.finder.others[name] += 1
 
     def note(self, text: str) -> None:
-        """Record and print a sentence about a failed part of the observation."""
+        """Record and print a sentence about a failed part of the observation, each sentence once."""
         if text not in self.record["notes"]:
             self.record["notes"].append(text)
             say(text)
@@ -91,7 +91,7 @@ class StepObserver:
             self.note(f"{what}: {describe_error(error)}")
 
     def replace(self, call: Call, start: Path) -> None:
-        """Replace the call's arguments by the other arm's arguments in the folder `start`."""
+        """Replace the call's arguments, where possible, by the other arm's arguments in the folder `start`."""
         own = [bits.digest(bits.to_bits(leaf)) if bits.is_whole(leaf) else None for leaf in call.leaves]
         done = Replacement(call.arguments, call.leaves, start / files.ARGUMENTS)
         call.leaves = done.leaves
@@ -128,7 +128,7 @@ class StepObserver:
                 self.evaluate(call)
 
     def evaluate(self, call: Call) -> None:
-        """Evaluate the step operation by operation; write a row per tensor. The first arm also writes its draws."""
+        """Evaluate the step operation by operation; write a row per tensor, and the first arm's draws."""
         began = time.process_time()
         with files.packed_lines(self.settings.folder / files.TENSORS) as write:
             evaluation = Evaluation(write, Draws(self.given_draws(call)))
@@ -200,7 +200,7 @@ class StepObserver:
 
 
 def surroundings() -> dict[str, Any]:
-    """Return the devices of this process and the versions of its packages."""
+    """Return the number of devices, their platform, and the versions of the installed _PACKAGES."""
     software = {}
     for package in _PACKAGES:
         try:
@@ -212,7 +212,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def donated(lowered: Any, count: int) -> list[bool]:
-    """Return, for each argument, whether the program may overwrite it."""
+    """Return, for each argument, whether the program may overwrite it; all False if their number differs."""
     infos = jax.tree_util.tree_leaves(lowered.args_info)
     return [bool(info.donated) for info in infos] if len(infos) == count else [False] * count
 
@@ -251,7 +251,7 @@ def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> di
 
 
 def split_axes(sharding: Any, rank: int) -> str:
-    """Return the mesh axes that split each dimension of an array, `-` for none, e.g. `(fsdp, -)`."""
+    """Return the mesh axes that split each dimension of an array, `-` for none, e.g. `(fsdp, -)`; else empty."""
     if not isinstance(sharding, jax.sharding.NamedSharding):
         return ""
     spec = [*sharding.spec, *[None] * rank][:rank]

@@ -1,4 +1,4 @@
-"""Gives a step the other arm's arguments, an observed step also its draws, so that fewer causes make the arms differ.
+"""Replaces a step's arguments by the other arm's, and draws in an observed step, so that arms differ by fewer causes.
 
 An arm is one of the two compared versions of a trainer. A draw is the result of one `random_bits` operation; draws are
 matched by loop, type and order. Only the evaluation operation by operation uses the other arm's draws: the trainer's
@@ -21,7 +21,7 @@ class Replacement:
     """The first call's arguments after the replacement by the other arm's arguments of the same meaning.
 
     leaves: the new arguments. replaced: names of replaced arguments. kept: name → why the argument was not replaced.
-    own_values: the kept names of arguments that must be equal for an equal start. unused: names in the other arm only.
+    own_values: names in `kept` that must be equal for an equal start. unused: names in the other arm only.
     """
 
     def __init__(self, names: list[str], leaves: list[Any], file: Path):
@@ -45,7 +45,10 @@ class Replacement:
 
     @staticmethod
     def _reason(leaf: Any, role: str, there: str | None) -> str | None:
-        """Return why an argument is not replaced; None if it is. there: the argument's name in the other arm."""
+        """Return why an argument cannot be replaced, or None; does not check shapes.
+
+        there: the argument's name in the other arm; None if it has no such argument.
+        """
         if role == "random numbers":
             return "random numbers stay the arm's own"
         if there is None:
@@ -54,7 +57,7 @@ class Replacement:
 
 
 DRAW = "random_bits"  # all functions of `jax.random` use this primitive
-MAX_BYTES = 256 << 20  # most bytes of stored draws; later draws are not stored
+MAX_BYTES = 256 << 20  # limit of bytes of stored draws; later draws are not stored
 
 
 class Draws:
@@ -65,7 +68,10 @@ class Draws:
         self._counts: Counter[str] = Counter()
 
     def share(self, path: str, value: Any) -> Any:
-        """Return the other arm's draw for this loop path, type and order; else store and return this arm's `value`."""
+        """Return the other arm's draw for this loop path, type and order; else this arm's `value`.
+
+        Up to MAX_BYTES, such values are stored in `held`.
+        """
         place = f"{path} {value.dtype}{list(value.shape)}"
         self._counts[place] += 1
         name = f"{place} #{self._counts[place]}"

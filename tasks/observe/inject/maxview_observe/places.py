@@ -34,7 +34,7 @@ def _read(traceback: Any) -> list[Any]:
 
 
 def shorten(file: str) -> str:
-    """Return a file's path relative to its folder on sys.path, so that two checkouts give equal paths."""
+    """Return a file's path relative to its folder on sys.path, equal for two checkouts; else its whole path."""
     folders = [os.path.join(os.path.abspath(place), "") for place in sys.path]
     above = max((folder for folder in folders if file.startswith(folder)), key=len, default="")
     return file.removeprefix(above)

@@ -2,7 +2,7 @@
 
 An arm is one of the two compared versions of a trainer. One arm stores the arguments of its first step, and every batch
 that differs from the previous batch. The other arm's trainer gets these arguments in place of its own: arguments are
-matched by meaning, batches also by step number. `start.json` lists the arguments that could not be replaced. If the
+matched by meaning, batches also by step number. `start.json` lists replaced and kept arguments. If the
 batches of a run take more than MAX_BATCH_BYTES, both runs continue with their own batches.
 """
 
@@ -30,13 +30,13 @@ class StartSharer:
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder)
-        self.first = 0  # step number of the first call, which is above 0 after a resume
+        self.first = 0  # step number of the first call; above 0 after a resume
         self.calls, self.ended = 0, False  # ended: arguments are no longer shared
         self.results: list[Any] = []  # results of the first call: as arguments of the second call they are state
         self.fresh: dict[int, str] | None = None  # the batch's arguments: index → name; None before the second call
         self.leaves = 0  # number of arguments of a call, without static ones
         self.batch, self.bytes = "", 0  # digest of the last stored batch, and total bytes of all stored batches
-        # the first step without a stored batch; None: the other arm stored all batches
+        # the first step without a stored batch; None: the other arm stored all batches, or this arm stores them
         self.batches_end = None if settings.start is None else read_batches_end(settings.start)
 
     def wants(self, name: str) -> bool:
@@ -82,7 +82,10 @@ class StartSharer:
         return self.share_batch(call.leaves, self.first + number)
 
     def begin(self, call: Call) -> list[Any]:
-        """Store or replace the arguments of the process's first call, except in a resumed run; return the arguments."""
+        """Store or replace the arguments of the process's first call; return the arguments to use.
+
+        A resumed run, and a run whose state is split over processes, keep their own arguments.
+        """
         if not all(map(bits.is_whole, call.leaves)):
             self.give_up("the start is not shared: other processes hold parts of the state")
         elif self.settings.start is None:
@@ -108,7 +111,10 @@ class StartSharer:
         return done.leaves
 
     def share_batch(self, leaves: list[Any], step: int) -> list[Any]:
-        """Return the leaves with the other arm's batch of this step; or store this arm's batch and return the same."""
+        """Return the leaves with the other arm's batch of this step, or unchanged without one.
+
+        If this arm stores its start, store its batch instead, and return the leaves unchanged.
+        """
         assert self.fresh is not None
         if self.settings.start is None:
             self.keep_batch([bits.to_bits(leaves[place]) for place in self.fresh], step)
@@ -150,7 +156,7 @@ class StartSharer:
             self.write_report(**json.loads(file.read_text(encoding="utf-8")), own_batches_from=step)
 
     def give_up(self, reason: str) -> None:
-        """Stop sharing; from now on the run uses its own arguments."""
+        """Stop sharing; from now on the run uses its own arguments. Report it if this arm should use a start."""
         self.ended = True
         say(reason)
         if self.settings.start is not None and not (self.settings.folder / files.START).exists():
@@ -194,7 +200,7 @@ def batch_file(folder: Path, step: int) -> Path:
 def last_batch(folder: Path, step: int) -> Path | None:
     """Return the last batch file up to a step, or None.
 
-    It has the step's batch, because repeated batches are stored once.
+    It has the step's batch, because consecutive equal batches are stored once.
     """
     kept = sorted(file for file in folder.glob("batch-*.npz") if file <= batch_file(folder, step))
     return kept[-1] if kept else None
