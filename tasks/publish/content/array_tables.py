@@ -67,12 +67,13 @@ def list_arrays(found: CheckpointDifference) -> list[ArrayLine]:
 def _line(array: ArrayDifference) -> ArrayLine:
     sides = [(array.names, array.shape, array.dtype), (array.other_names, array.other_shape, array.other_dtype)]
     there = [(str(list(shape)), visible(dtype)) for names, shape, dtype in sides if names]
-    if array.values is None:
+    alone = not (array.names and array.other_names)
+    if alone:
         side = "baseline" if array.names else "candidate"
         word = f"{side} alone: {WHY_ALONE.get(array.role, LACKING)}"
     else:
-        word = describe_values(array)
-    differs = array.is_state if array.values is None else not array.exact
+        word = describe_values(array) if array.values is not None else "not compared: the shapes differ"
+    differs = array.is_state if alone else not array.exact
     return ArrayLine(
         role=array.role,
         names=tuple(map(visible, array.names)),

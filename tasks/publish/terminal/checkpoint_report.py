@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from tasks.publish.content.array_tables import describe_alone, describe_counts, name_pair
-from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, ValueDifference, highest
+from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, highest
 from tasks.records.text import counted, plain
 
 MAX_ROWS = 20  # differing arrays shown
@@ -44,7 +44,7 @@ def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
     word = "[green]✓ equal[/]" if found.equal else "[red]✗ different[/]"
     console.print(f"{word}  {plain(found.path)}  against  {plain(found.other_path)}  ({found.seconds:.2f} s)")
     console.print(describe_counts(found))
-    differing = [array for array in found.compared if not array.exact]
+    differing = [array for array in found.arrays if array.names and array.other_names and not array.exact]
     if differing:
         _show_rows(console, differing)
     for line in describe_alone(found):
@@ -56,7 +56,11 @@ def _show_rows(console: Console, differing: Sequence[ArrayDifference]) -> None:
     """Print one line for each of up to MAX_ROWS arrays. A table would fold their long names."""
     console.print(f"{'norm':>10} {'largest':>10} {'at':>16} {'differing':>24}  array", style="bold")
     for array in differing[:MAX_ROWS]:
-        values = array.values or ValueDifference(values=0)
+        values = array.values
+        if values is None:
+            shapes = f"{list(array.shape)} → {list(array.other_shape)}"
+            console.print(f"{'not compared: the shapes differ':>63}  {plain(name_pair(array))}  {shapes}")
+            continue
         dtypes = " → ".join(dict.fromkeys((array.dtype, array.other_dtype)))
         odd = f"  {values.not_finite:,} not finite" if values.not_finite else ""
         place = ", ".join(map(str, values.where))

@@ -100,3 +100,9 @@ def test_without_saves_there_is_no_timeline(record_002: ComparisonRecord) -> Non
     bare = {side: getattr(record_002, side).model_copy(update={"lives": ()}) for side in ("baseline", "candidate")}
     assert draw_lives(record_002) is not None
     assert draw_lives(record_002.model_copy(update=bare)) is None
+
+
+def test_arrays_of_different_shapes_are_on_both_sides(found: CheckpointDifference) -> None:
+    grown = pair("parameter", "params.x").model_copy(update={"other_shape": (9,), "values": None})
+    (line,) = list_arrays(found.model_copy(update={"arrays": (grown,)}))
+    assert (line.verdict, line.word, line.shapes) == ("changed", "not compared: the shapes differ", "[8] → [9]")
