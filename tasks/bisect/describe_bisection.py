@@ -64,7 +64,7 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, m
         what = "version" if point.version else "commit"
         subject = "" if point.version else f' "{point.commit.subject}"'
         if metric.name == "end":
-            return f"{point.name}{subject} is the first {what} of which {case} died: {text}"
+            return f"{point.name}{subject} is the first {what} at which {case} died: {text}"
         return f"{point.name}{subject} is the first {what} that regressed {case}: {f'{metric.title} {text}'.strip()}"
     return f"{case}: {metric.title} changed at {_name_suspects(finish, points)}; {finish.why}"
 

@@ -290,5 +290,5 @@ def _say_difference(
         return f"the same operations, placed otherwise: {placements[0]}"
     values = [sorted(value.value for value in side.outputs.values()) for side in sides]
     if values[0] == values[1]:
-        return "the same values, of which the arms keep and recompute others"
+        return "the same values, but the arms keep and recompute different ones"
     return "the same operations, wired otherwise in a loop"

@@ -18,7 +18,7 @@ from tasks.records import RunRecord, Source
 from tasks.records.text import counted
 
 SECONDS = ("seconds", "step_time_s")  # column of the step time in the log, and in the metrics file
-CLOCK_READS = 2.0  # units of the last printed digit by which log and metrics file may differ in a step's time
+CLOCK_READS = 2.0  # limit of the difference between log and metrics file in a step's time, in last digits
 FLOAT32 = 2.0**-22  # relative error of a float32 that was converted to decimal and back twice
 
 

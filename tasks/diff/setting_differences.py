@@ -26,7 +26,7 @@ class Difference(Frozen):
     """A setting in which two runs differ: both values, and the kind of its finding."""
 
     name: str  # config key or environment variable
-    values: tuple[str, str]  # of the first run, of the second run; of XLA flags only those that differ
+    values: tuple[str, str]  # the first and the second run's; XLA flags without the equal ones
     kind: FindingKind  # "inert" if the difference has no effect
     why: str = ""  # the reason why it has no effect; else empty
 

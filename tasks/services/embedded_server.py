@@ -1,4 +1,4 @@
-"""The embedded Prefect server: its process, and the files by which commands find, use and end the server.
+"""The embedded Prefect server: its process, and the files for finding, using and ending it.
 
 The server listens on a loopback port. Its users are commands; the server ends ten minutes after the last command. Each
 command holds a shared file lock, which the operating system releases when the command ends, even if it is killed. The

@@ -1,6 +1,6 @@
 """Writes a Markdown text as a comment on a GitHub pull request, and updates that comment later.
 
-The first line of the comment is a mark `<!-- … -->`, by which the comment is found again. In GitHub's REST API, a pull
+The first line of the comment is a mark `<!-- … -->`, to find the comment again. In GitHub's REST API, a pull
 request's comments belong to the issue of the same number:
 https://docs.github.com/en/rest/issues/comments
 """

@@ -91,7 +91,7 @@ def test_the_commit_that_dies_is_named_and_a_dying_good_end_is_reported(maxview:
     words = ["bisect", "main-vs-branch", "--repository", "repository", "--set", "steps=6", "--out", "o"]
     done = maxview(*words, "--good", "v1", "--bad", "main")
     assert done.returncode == 1, done.stderr
-    assert '"break" is the first commit of which 01_base died: RuntimeError: planted' in done.stdout
+    assert '"break" is the first commit at which 01_base died: RuntimeError: planted' in done.stdout
     bad = maxview(*words, "--good", "v6", "--bad", "main")
     assert bad.returncode == 3, bad.stderr
     assert "good died itself" in bad.stdout

@@ -104,10 +104,10 @@ def test_a_night_with_bisect_auto_names_the_commit_that_dies(
     commit("touch again", broken.replace("TOUCHED = 0", "TOUCHED = 2"))
     second, reported = night()
     (culprit,) = [change for change in second.changes if "bisected" in change]
-    assert '"break it" is the first commit of which 01_base died: RuntimeError: planted' in culprit
+    assert '"break it" is the first commit at which 01_base died: RuntimeError: planted' in culprit
     assert "## Bisected" in reported
-    assert "is the first commit of which" in reported
-    assert "is the first commit of which" in night_message(second)
-    assert "is the first commit of which" in (tmp_path / "out" / "index.html").read_text()
+    assert "is the first commit at which" in reported
+    assert "is the first commit at which" in night_message(second)
+    assert "is the first commit at which" in (tmp_path / "out" / "index.html").read_text()
     # both ends are the nights' own three runs; only the two commits between are trained
     assert len(list(tmp_path.glob("out/runs/*"))) <= 3 + 2

@@ -53,7 +53,7 @@ SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != 
 MAX_COLUMNS = 12  # largest number of pairs in the matrix: the pairs with the newest results
 NEIGHBOURS = "cases.js"  # in the folder of each named comparison; the pages of its results load it
 BROKEN = ("died", "failed", "regressed", "changed")  # outcomes of broken cells, the worst first
-HEALTHY = ("same", "improved")  # outcomes by which a broken cell is healed
+HEALTHY = ("same", "improved")  # outcomes that heal a broken cell
 MAX_LISTED_RESULTS = 40  # latest results per case and pair in `cases.js`
 LISTED = 40  # number of newest results that the list has without JavaScript
 MAX_TREND_RESULTS = 14  # latest results of a case and pair in a trend

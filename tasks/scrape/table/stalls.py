@@ -35,7 +35,7 @@ from tasks.records import Stall
 TIMES = 3.0  # a stall takes more than this multiple of the median around it
 SECONDS_MORE = 0.1  # a stall takes more than the median and this number of seconds
 NEIGHBOURS = 21  # steps in a median, with the step itself in the middle
-PAID_BACK = 0.5  # for the cause `dispatch`: least share of a step's excess by which its neighbours fall short in total
+PAID_BACK = 0.5  # cause `dispatch`: the neighbours must fall short by at least this share of the step's excess
 LATE = 2  # in deferred logs, the lines printed during a step begin this number of step lines earlier
 
 

@@ -18,7 +18,7 @@ PIECE = 512  # packed bytes that are unpacked at once: few, because a few zstd b
 TEXT = 1 << 20  # minimum of bytes of a chunk of unpacked text, except the last
 FREE = 256 << 20  # unpacked bytes above which LARGEST_RATIO applies
 LARGEST_RATIO = 200  # largest accepted ratio of unpacked to packed bytes; logs reach 10 to 30
-HEAD = 1 << 20  # first bytes of a text, by which its wrappings are recognised
+HEAD = 1 << 20  # number of first bytes of a text that show its wrappings
 
 
 def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
