@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from configs.errors import ConfigError, suggest
@@ -11,12 +12,13 @@ from tasks.resolve.git import GitError, MissingGitError, run_git
 SHA = re.compile(r"[0-9a-f]{40}")
 SHORT_SHA = re.compile(r"[0-9a-f]{7,40}")
 ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:)\S+")
-ANCESTOR = re.compile(r"(.+?)((?:[~^]\d*)+)")  # HEAD~3, main^2: a branch's name cannot contain ~ or ^
+BASE = re.compile(r"(?:[^~^@]|@(?!\{))*")  # main of main~3, main^2 and main@{u}: no branch's name contains ~, ^ or @{
+OWN = ("", "@", "HEAD")  # bases of names that a clone defines by itself; its remote's HEAD is another commit
 SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")  # HTTP with a user, or SSH with a password
 EVERY_BRANCH = "+refs/heads/*:refs/remotes/origin/*"
 MAX_NAME_LENGTH = 244  # characters; git cannot store longer names as files
 SHOWN = 80  # characters of a bad value in messages
-# Prefixes of full ref names, in order of precedence. A branch and a tag of one name are an error if the commits differ.
+# Prefixes of full ref names; a user may leave them out.
 PLACES = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/remotes/origin/")
 
 
@@ -25,6 +27,7 @@ class ResolvedRef(Frozen):
 
     name: str
     sha: str
+    found_as: str = ""  # origin/NAME, if git knows no NAME; empty: the name is git's
 
 
 def pin_ref(ref: ResolvedRef) -> str:
@@ -35,8 +38,10 @@ def pin_ref(ref: ResolvedRef) -> str:
 def resolve_ref(repository: str, name: str) -> ResolvedRef:
     """Return `name` with the SHA of its commit in `repository`, which is a clone's folder or a remote address.
 
-    For `NAME:SHA`, returns NAME and SHA without a look-up, even if the branch NAME has moved on. `NAME~3` and `NAME^2`
-    are ancestors of NAME's commit, and can only be resolved in a clone.
+    For `NAME:SHA`, returns NAME and SHA without a look-up, even if the branch NAME has moved on. In a clone, a name
+    means the commit that `git rev-parse` finds for it: HEAD is the clone's own, never the remote's. Only a name that
+    git does not know is looked for as a branch of the remote `origin`. At an address, a name is HEAD, a branch, a tag
+    or a full hash.
 
     Raises ConfigError if git does not allow the name or fails, or if the name is unknown, ambiguous or no commit.
     """
@@ -45,10 +50,11 @@ def resolve_ref(repository: str, name: str) -> ResolvedRef:
         return ResolvedRef(name=check_ref_name(plain), sha=pinned)
     check_ref_name(name)
     try:
-        sha = _resolve_remote(repository, name) if is_address(repository) else _resolve_local(repository, name)
+        return _resolve_remote(repository, name) if is_address(repository) else _resolve_local(repository, name)
+    except MissingGitError as error:
+        raise ConfigError(["git is not installed: branches cannot be compared without it"]) from error
     except GitError as error:
         raise ConfigError([f"{repository}: '{name}' cannot be looked up: {error}"]) from error
-    return ResolvedRef(name=name, sha=sha)
 
 
 def is_address(repository: str) -> bool:
@@ -57,7 +63,7 @@ def is_address(repository: str) -> bool:
 
 
 def check_repository(repository: str) -> str:
-    """Return the address unchanged, or the clone's absolute folder.
+    """Return the address unchanged, or the clone's absolute folder, also for a folder in the clone.
 
     Raises ConfigError if the text is neither, and for an address with a secret (see SECRET).
     """
@@ -73,20 +79,28 @@ def check_repository(repository: str) -> str:
             [f"repository {repository!r:.{SHOWN}} is neither a folder nor an address such as https://host/name.git"]
         )
     try:
-        run_git(["rev-parse", "--git-dir"], folder=folder)
+        return _find_root(folder)
     except MissingGitError as error:
         raise ConfigError([f"{error}: install it; refs of {folder} are read with it"]) from error
     except GitError as error:
         raise ConfigError(
             [f"{folder}: is no git clone ({error}); name one as the repository, or an address"]
         ) from error
-    return str(folder.absolute())
+
+
+def _find_root(folder: Path) -> str:
+    """Return the root of the clone's working tree; of a bare clone, its folder. Raises GitError."""
+    try:
+        return run_git(["rev-parse", "--show-toplevel"], folder=folder)
+    except MissingGitError:
+        raise
+    except GitError:
+        return run_git(["rev-parse", "--absolute-git-dir"], folder=folder)
 
 
 def check_ref_name(name: str) -> str:
-    """Return `name`. Raises ConfigError without git, or if no branch, tag, commit or ancestor can have this name."""
+    """Return `name`. Raises ConfigError for a text that names no single commit whatever the clone holds."""
     problem = None
-    ancestor = ANCESTOR.fullmatch(name)
     if not name:
         problem = "is empty"
     elif len(name) > MAX_NAME_LENGTH:
@@ -95,80 +109,92 @@ def check_ref_name(name: str) -> str:
         problem = "begins with a dash"
     elif not name.isprintable():
         problem = "has characters that cannot be printed"
-    elif name == "@" or not _git_allows(ancestor[1] if ancestor else name):
-        problem = "is not a name that git allows (see git check-ref-format)"
+    elif ".." in name or name.startswith("^"):
+        problem = "names a range of commits"
+    elif ":" in name:
+        problem = "names a file, or searches messages"
     if problem:
         raise ConfigError([f"ref {name!r:.{SHOWN}} {problem}: give a branch, a tag, a commit or HEAD~2"])
     return name
 
 
-def _git_allows(name: str) -> bool:
+def _resolve_local(repository: str, name: str) -> ResolvedRef:
+    folder, base = Path(repository), _base_of(name)
+    branch, tag = (_commit_of(folder, f"{place}{base}") for place in ("refs/heads/", "refs/tags/"))
+    if branch and tag and branch != tag:
+        raise _explain_ambiguous(base)
+    if sha := _commit_of(folder, name):
+        return ResolvedRef(name=name, sha=sha)
+    if base not in OWN and (sha := _commit_of(folder, f"refs/remotes/origin/{name}")):
+        return ResolvedRef(name=name, sha=sha, found_as=f"origin/{name}")
+    if base != name and (name.startswith("@{") or _commit_of(folder, base)):
+        raise ConfigError([f"{repository}: {_explain_no_ancestor(folder, name, base)}"])
+    if _is_object(folder, name):
+        raise ConfigError([f"{repository}: '{name}' is no commit"])
+    listed = run_git(["for-each-ref", "--format=%(refname)"], folder=folder)
+    raise _explain_unknown(repository, name, listed.splitlines())
+
+
+def _base_of(name: str) -> str:
+    match = BASE.match(name)
+    assert match is not None  # it matches the empty text
+    return match[0]
+
+
+def _commit_of(folder: Path, name: str) -> str | None:
+    """Return the SHA of the commit that git finds for a name; None if it finds none."""
     try:
-        run_git(["check-ref-format", "--allow-onelevel", name])
-    except MissingGitError as error:
-        raise ConfigError(["git is not installed: branches cannot be compared without it"]) from error
+        found = run_git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"], folder=folder)
+    except MissingGitError:
+        raise
+    except GitError:
+        return None
+    return found if SHA.fullmatch(found) else None
+
+
+def _is_object(folder: Path, name: str) -> bool:
+    try:
+        run_git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{object}}"], folder=folder)
     except GitError:
         return False
     return True
 
 
-def _resolve_local(repository: str, name: str) -> str:
-    folder = Path(repository)
-    if ancestor := ANCESTOR.fullmatch(name):
-        sha = _commit_of(folder, _resolve_local(repository, ancestor[1]) + ancestor[2])
-        if sha is None:
-            remedy = _how_to_fetch(folder) if _is_shallow(folder) else ""
-            raise ConfigError([f"{repository}: '{name}': {ancestor[1]} has no such ancestor{remedy}"])
-        return sha
-    listed = run_git(["for-each-ref", "--format=%(refname) %(objectname) %(*objectname)"], folder=folder)
-    refs: dict[str, str] = {}
-    for line in listed.splitlines():
-        ref, sha, *peeled = line.split(" ")
-        refs[ref] = next((other for other in peeled if other), sha)  # `peeled`: the commit of an annotated tag
-    found = _pick_ref(refs, name)
-    if found is None and (name == "HEAD" or SHORT_SHA.fullmatch(name)):
-        found = _commit_of(folder, name)
-    if found is None:
-        raise _explain_unknown(repository, name, refs)
-    commit = _commit_of(folder, found)
-    if commit is None:
-        raise ConfigError([f"{repository}: '{name}' is no commit"])
-    return commit
-
-
-def _commit_of(folder: Path, name: str) -> str | None:
+def _explain_no_ancestor(folder: Path, name: str, base: str) -> str:
+    """Return the sentence about a name whose base exists, with git's own reason if it gives one."""
     try:
-        return run_git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"], folder=folder)
-    except GitError:
-        return None
+        run_git(["rev-parse", "--verify", "--end-of-options", name], folder=folder)
+    except GitError as error:
+        reason = str(error).removeprefix("fatal: ")
+        if "@{" in name and "single revision" not in reason:
+            return f"'{name}': {reason}"
+    remedy = _how_to_fetch(folder) if _is_shallow(folder) else ""
+    return f"'{name}': {base or 'HEAD'} has no such ancestor{remedy}"
 
 
-def _resolve_remote(repository: str, name: str) -> str:
-    if ANCESTOR.fullmatch(name):
+def _resolve_remote(repository: str, name: str) -> ResolvedRef:
+    if _base_of(name) != name or name == "@":
         raise ConfigError([f"{repository}: '{name}' needs a history, which an address has not: give the commit's hash"])
     refs: dict[str, str] = {}
     for line in run_git(["ls-remote", "--", repository]).splitlines():
         sha, _, ref = line.partition("\t")
         refs[ref.removesuffix("^{}")] = sha  # git lists the commit of an annotated tag as TAG^{}, after TAG
-    found = refs.get("HEAD") if name == "HEAD" else _pick_ref(refs, name)
+    branch, tag = (refs.get(f"{place}{name}") for place in ("refs/heads/", "refs/tags/"))
+    if branch and tag and branch != tag:
+        raise _explain_ambiguous(name)
+    found = refs.get(name) if name == "HEAD" or name.startswith("refs/") else tag or branch
     if found is None and SHA.fullmatch(name):
-        return name  # not checked: the later fetch fails if there is no such commit
+        found = name  # not checked: the later fetch fails if there is no such commit
     if found is None:
-        raise _explain_unknown(repository, name, refs)
-    return found
+        raise _explain_unknown(repository, name, list(refs))
+    return ResolvedRef(name=name, sha=found)
 
 
-def _pick_ref(refs: dict[str, str], name: str) -> str | None:
-    if name in refs and name.startswith("refs/"):
-        return refs[name]
-    found = [(place + name, refs[place + name]) for place in PLACES if place + name in refs]
-    named = [(ref, sha) for ref, sha in found if ref.startswith(("refs/heads/", "refs/tags/"))]
-    if len({sha for _, sha in named}) > 1:
-        raise ConfigError([f"'{name}' is both a branch and a tag: write {' or '.join(ref for ref, _ in named)}"])
-    return found[0][1] if found else None
+def _explain_ambiguous(name: str) -> ConfigError:
+    return ConfigError([f"'{name}' is both a branch and a tag: write refs/heads/{name} or refs/tags/{name}"])
 
 
-def _explain_unknown(repository: str, name: str, refs: dict[str, str]) -> ConfigError:
+def _explain_unknown(repository: str, name: str, refs: Sequence[str]) -> ConfigError:
     names = [ref.removeprefix(place) for place in PLACES for ref in refs if ref.startswith(place)]
     hint = suggest(name, names)
     about = "; a remote accepts only full hashes" if SHORT_SHA.fullmatch(name) and is_address(repository) else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
-from tasks.resolve.refs import check_ref_name, check_repository, pin_ref, resolve_ref
+from tasks.resolve.refs import check_repository, pin_ref, resolve_ref
 
 type Git = Callable[..., str]
 
@@ -76,15 +76,23 @@ def test_a_short_hash_at_an_address_is_refused(repository: Path, run_git: Git) -
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["", "-x", "--upload-pack=touch owned", "a b", "a..b", "^a", "~1", "a~x", "a^{/x}", "a:b", "x.lock",
-     "a\nb", "a\0b", "a\x1b[2Jb", "@", "@{-1}", "/x", "x/", "a//b", "a\\b", "x" * 300, "*", "\u202emain"],
+    "name", ["", "-x", "--upload-pack=touch owned", "a..b", "^a", "a:b", ":/one", "a\nb", "a\0b", "a\x1b[2Jb",
+             "x" * 300, "\u202emain"],
 )  # fmt: skip
 def test_hostile_names_are_refused_before_git_runs(where: str, name: str) -> None:
     with pytest.raises(ConfigError, match="give a branch, a tag, a commit or HEAD~2") as caught:
         resolve_ref(where, name)
     assert str(caught.value).isprintable()
     assert not Path("owned").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "~1", "a~x", "main~x", "a^{/x}", "x.lock", "@{-9}", "/x", "x/", "a//b", "a\\b", "*", "m*n",
+             "main^@", "main^!", "main^{tree}", "@{u}"],
+)  # fmt: skip
+def test_names_that_git_does_not_know_are_refused(where: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"no branch, tag or commit|no such ancestor|a history|is no commit|upstream"):
+        resolve_ref(where, name)
 
 
 def test_an_unknown_name_gets_the_nearest_suggestion(where: str) -> None:
@@ -134,7 +142,7 @@ def test_a_folder_that_is_not_a_clone(tmp_path: Path, monkeypatch: pytest.Monkey
         check_repository(str(tmp_path))
 
 
-def test_without_git_the_remedy_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_remedy_is_shown(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigError, match="git is not installed"):
-        check_ref_name("main")
+        resolve_ref(where, "main")
