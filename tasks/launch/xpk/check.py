@@ -1,36 +1,32 @@
-"""Finds the obstacles to runs on a cluster, each with its remedy: missing tools and rights, an unusable API server."""
+"""Finds the obstacles to runs by xpk, each with its remedy: missing tools and rights."""
 
-import importlib.util
 import shutil
 from collections.abc import Iterator, Sequence
 
-from tasks.launch.backend import WITHOUT, LaunchError
+from tasks.launch.cluster.check import find_cluster_obstacles
+from tasks.launch.cluster.rights import NEEDED, Right
 from tasks.launch.xpk.settings import Xpk
 
 XPK = "xpk==1.16.0"  # the requirement in the install command
+# further rights of xpk: it creates a role for its pods, and an account can grant only rights that it has itself
+XPK_NEEDED = (
+    *(Right(verb=verb, resource="pods") for verb in ("get", "watch")),
+    *(Right(verb=verb, resource="serviceaccounts") for verb in ("get", "create")),
+    *(
+        Right(verb=verb, resource=name, group="rbac.authorization.k8s.io")
+        for name in ("roles", "rolebindings") for verb in ("get", "create")
+    ),
+    Right(verb="get", resource="configmaps"),
+    *(Right(verb=verb, resource="services") for verb in ("get", "list", "watch")),
+    *(Right(verb=verb, resource="jobs", group="batch") for verb in ("get", "list", "watch")),
+    Right(verb="list", resource="storages", group="xpk.x-k8s.io", cluster_wide=True),
+)  # fmt: skip
 
 
 def find_obstacles(settings: Xpk) -> Iterator[str]:
     """Yield the obstacles to a run on the cluster, each with its remedy; connects to the cluster."""
     yield from missing_tools(settings.argv)
-    if importlib.util.find_spec("kubernetes") is None:
-        yield "kubernetes is not installed: uv sync --extra k8s"
-        return
-    from tasks.launch.xpk.kube import choose_context, connect  # imported here because the package is optional
-    from tasks.launch.xpk.rights import NEEDED
-
-    try:
-        api = connect(choose_context(settings), settings.namespace)
-        denied = [right for right in NEEDED if not api.allows(right)]
-        if not denied:
-            api.jobsets()
-    except LaunchError as error:
-        yield str(error)
-        return
-    for right in denied:
-        place = "in the cluster" if right.cluster_wide else f"in the namespace {settings.namespace}"
-        without = WITHOUT + right.without if right.without else ""
-        yield f"this account may not {right} {place}{without}: docs/launching.md has the role"
+    yield from find_cluster_obstacles(settings, (*NEEDED, *XPK_NEEDED))
 
 
 def missing_tools(argv: Sequence[str]) -> Iterator[str]:

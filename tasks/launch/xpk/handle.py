@@ -1,21 +1,3 @@
 """The handle of a run on a cluster."""
 
-from typing import Literal
-
-from tasks.records.plan import RunHandle
-
-
-class XpkHandle(RunHandle):
-    """A run on a cluster: a workload created by xpk. `job_name` is the name of the workload and its JobSet."""
-
-    backend: Literal["xpk"]
-    family: str  # common prefix of the workload names of all attempts of the run
-    namespace: str
-    context: str | None  # name in the kubeconfig; None: use the credentials of the pod that the flow runs in
-    created: float  # time of the launch, seconds since the epoch
-    tries: int = 1  # number of this start: 1, and one more after each restart by `follow`
-    extra_argv: tuple[str, ...] = ()  # the trainer's arguments after the plan's
-    grace_s: int = 60  # seconds from SIGTERM to SIGKILL
-
-
-HANDLE = XpkHandle
+from tasks.launch.cluster.handle import HANDLE as HANDLE

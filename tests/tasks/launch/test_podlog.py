@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("kubernetes", reason="runs on clusters need it: uv sync --extra k8s")
 
-from tasks.launch.xpk.podlog import Gap, GatheredLog, LogCursor, PodLog, read_lines, take_entries
+from tasks.launch.cluster.podlog import Gap, GatheredLog, LogCursor, PodLog, read_lines, take_entries
 from tasks.records import JobCause
 
 
@@ -154,7 +154,9 @@ def test_a_log_is_replaced_only_by_a_different_one(tmp_path: Path) -> None:
 
 
 def test_a_log_is_requested_no_sooner_than_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    kube = pytest.importorskip("tasks.launch.xpk.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")
+    kube = pytest.importorskip(
+        "tasks.launch.cluster.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s"
+    )
 
     class Overloaded:
         @contextmanager

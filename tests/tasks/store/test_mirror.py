@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launch.xpk.handle import XpkHandle
+from tasks.launch.cluster.handle import ClusterHandle
 from tasks.records import RunReading, RunRecord
 from tasks.store import Store, StoreError, check_writable, open_store
 from tasks.store.claims import TakenError
@@ -121,7 +121,7 @@ def test_a_damaged_claim_is_reported(machine) -> None:  # type: ignore[no-untype
 
 def test_another_machine_continues_from_the_uploaded_files(machine, make_plan) -> None:  # type: ignore[no-untyped-def]
     first, second = machine("one").run("run-1").create(), machine("two").run("run-1").create()
-    handle = XpkHandle(
+    handle = ClusterHandle(
         backend="xpk", job_name="a-2", family="a", namespace="default", context=None, created=1.0, log="elsewhere"
     )
     first.claim(("lost",))

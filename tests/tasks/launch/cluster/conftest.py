@@ -32,9 +32,9 @@ REAL = (os.environ.get("MAXVIEW_APISERVER"), os.environ.get("MAXVIEW_ETCD"))
 HERE = Path(__file__).parent
 pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
 cluster = pytest.importorskip(
-    "tasks.launch.xpk.cluster", reason="runs on clusters need kubernetes: uv sync --extra k8s"
+    "tasks.launch.cluster.on_cluster", reason="runs on clusters need kubernetes: uv sync --extra k8s"
 )
-kube = pytest.importorskip("tasks.launch.xpk.kube")
+kube = pytest.importorskip("tasks.launch.cluster.kube")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -227,11 +227,11 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
     # KUBECONFIG is read at the import of the library
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
-    monkeypatch.setattr("tasks.launch.xpk.poll_job.LOOK_EVERY_S", 0.3)
+    monkeypatch.setattr("tasks.launch.cluster.poll_job.LOOK_EVERY_S", 0.3)
     # on a busy machine the ends of two pods may be far apart
-    monkeypatch.setattr("tasks.launch.xpk.attempt.SETTLE_S", 30.0)
-    monkeypatch.setattr("tasks.launch.xpk.attempt.BLOCKED_S", 1.0)
-    monkeypatch.setattr("tasks.launch.xpk.podlog.AGAIN_S", 0.1)
+    monkeypatch.setattr("tasks.launch.cluster.attempt.SETTLE_S", 30.0)
+    monkeypatch.setattr("tasks.launch.cluster.attempt.BLOCKED_S", 1.0)
+    monkeypatch.setattr("tasks.launch.cluster.podlog.AGAIN_S", 0.1)
     opened: dict[tuple[str | None, str], Any] = {}
     open_new = kube.connect.__wrapped__
 
@@ -242,7 +242,7 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(kube, "connect", connect)
     monkeypatch.setattr(cluster, "connect", connect)
-    monkeypatch.setattr("tasks.launch.xpk.attempt.connect", connect)
+    monkeypatch.setattr("tasks.launch.cluster.attempt.connect", connect)
     server.order()
     yield server
     for api in opened.values():
@@ -262,13 +262,13 @@ def ordered_errors(server: StandIn) -> None:
 @pytest.fixture
 def soon_settled(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """For jobs that the cluster never reports as ended: give up soon."""
-    monkeypatch.setattr("tasks.launch.xpk.attempt.SETTLE_S", 2.0)
+    monkeypatch.setattr("tasks.launch.cluster.attempt.SETTLE_S", 2.0)
 
 
 @pytest.fixture
 def slowly_settled(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, with the cluster's last update half a second after the end of the pods."""
-    monkeypatch.setattr("tasks.launch.xpk.attempt.SETTLE_S", 8.0)
+    monkeypatch.setattr("tasks.launch.cluster.attempt.SETTLE_S", 8.0)
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from configs.environment import PASSED_ON
 from tasks.ingest.run_record import build_record, with_cause
 from tasks.launch import job
 from tasks.launch.backend import LaunchError, Restarted
+from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.job import find_checkpoint
 from tasks.launch.logs import JobEvent, watch
-from tasks.launch.xpk.handle import XpkHandle
 from tasks.launch.xpk.settings import Xpk
 from tasks.records import LogError, RunEnded, RunPlan, RunReading
 from tasks.scrape import scrape_run
@@ -103,7 +103,7 @@ def test_a_run_succeeds(standin: Any, make_plan: MakePlan, directory: RunDirecto
     assert repr(plan.environment["GREETING"]) in log  # through YAML and two shells
     assert f"# {plan.run_name}: every value" in log  # the config arrived
     handle = directory.read_handle()
-    assert isinstance(handle, XpkHandle)
+    assert isinstance(handle, ClusterHandle)
     assert job.has_ended(handle)
     assert with_cause(scrape_run(directory.log), directory.log, supervised=True).error is None
 
@@ -194,7 +194,7 @@ def test_a_preempted_run_is_resumed(
     assert error is not None
     assert (error.type, error.kind) == (cause, "preempted")
     handle = directory.read_handle()
-    assert isinstance(handle, XpkHandle)
+    assert isinstance(handle, ClusterHandle)
     assert (handle.job_name, handle.tries) == (f"{handle.family}-a2", 2)
 
 
@@ -226,7 +226,7 @@ def test_a_node_that_is_not_ready_loses_its_pod_at_the_eviction(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pod stays: no kubelet confirms its end."""
-    monkeypatch.setattr("tasks.launch.xpk.poll_job.LAST_LINES_S", 2.0)
+    monkeypatch.setattr("tasks.launch.cluster.poll_job.LAST_LINES_S", 2.0)
     standin.order({"kind": "node_not_ready", "when": "completed step: 2", "evict_s": 3})
     place = SAY + "first = int(os.path.exists(sys.argv[1] + '/began')); open(sys.argv[1] + '/began', 'w').close()\n"
     plan = make_plan(ALONE + place + "for n in range(3 + 3 * first): say(n)\nif not first: time.sleep(600)\n")
@@ -243,7 +243,7 @@ def test_a_failure_of_a_lost_nodes_neighbour_is_not_the_trainers(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, *, lost: bool
 ) -> None:
     """JAX ends the other processes long before the node controller evicts the pod."""
-    monkeypatch.setattr("tasks.launch.xpk.poll_job.LAST_LINES_S", 2.0)
+    monkeypatch.setattr("tasks.launch.cluster.poll_job.LAST_LINES_S", 2.0)
     if lost:
         standin.order({"kind": "node_not_ready", "when": "the second host", "evict_s": 600})
     dies = "else:\n    time.sleep(3); sys.exit(134)\n"
@@ -335,7 +335,7 @@ def test_the_time_limit_lets_the_trainer_save(
     def pieces() -> Iterator[bytes | Restarted]:
         for piece in job.follow(launched, poll_s=0.05):
             if isinstance(piece, bytes) and b"completed step: 0," in piece:  # from here on it can save
-                monkeypatch.setattr("tasks.launch.xpk.attempt.time", later)
+                monkeypatch.setattr("tasks.launch.cluster.attempt.time", later)
             yield piece
 
     events = list(watch(pieces()))
@@ -378,7 +378,7 @@ def test_an_api_server_that_stays_down(
 ) -> None:
     plan = make_plan(HANGS)
     launched = job.launch_or_attach(plan, directory)
-    monkeypatch.setattr("tasks.launch.xpk.poll_job.PATIENCE_S", 1.0)
+    monkeypatch.setattr("tasks.launch.cluster.poll_job.PATIENCE_S", 1.0)
     standin.order({"kind": "error", "path": "/", "code": 500, "times": 1000})
     with pytest.raises(LaunchError, match="500 the stand-in was told to fail"):
         list(job.follow(launched, poll_s=0.05))
@@ -466,9 +466,9 @@ def test_after_kill_9_of_the_flow_the_next_one_attaches(
     assert standin.names("jobsets") == [f"{read_handle(directory).family}"]
 
 
-def read_handle(directory: RunDirectory) -> XpkHandle:
+def read_handle(directory: RunDirectory) -> ClusterHandle:
     handle = directory.read_handle()
-    assert isinstance(handle, XpkHandle)
+    assert isinstance(handle, ClusterHandle)
     return handle
 
 

@@ -7,7 +7,7 @@ import pytest
 from tasks.launch.backend import LaunchError
 from tasks.launch.xpk.settings import Xpk
 
-kube = pytest.importorskip("tasks.launch.xpk.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")
+kube = pytest.importorskip("tasks.launch.cluster.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")
 WANTED = "gke_p_us-east5_tpus"
 GET = "gcloud container clusters get-credentials tpus --location us-east5 --project p"
 

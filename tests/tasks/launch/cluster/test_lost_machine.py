@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tasks.launch import job
+from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.logs import rejoin_attempts, watch
 from tasks.launch.owners import is_owned, own, turn_of, unforgotten
-from tasks.launch.xpk.handle import XpkHandle
 from tasks.records import RunEnded, RunPlan
 from tasks.services.flow_runs import stop_jobs
 from tasks.store import Store, open_store
@@ -52,7 +52,7 @@ time.sleep(600 if attempt == 1 else 0)
 FLOW = """
 import os, sys
 from tasks.launch import job
-from tasks.launch.xpk import poll_job
+from tasks.launch.cluster import poll_job
 from tasks.launch.owners import own
 from tasks.records import RunPlan
 from tasks.store import open_store
@@ -132,7 +132,7 @@ def test_its_job_is_found_and_ended(standin: Any, lose_a_flow: Callable[[str, st
 
 def standin_name(plan: RunPlan, store: Store) -> list[str]:
     handle = store.run(plan.run_name).read_handle()
-    assert isinstance(handle, XpkHandle)
+    assert isinstance(handle, ClusterHandle)
     return [handle.job_name]
 
 

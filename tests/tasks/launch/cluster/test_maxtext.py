@@ -15,8 +15,9 @@ from configs.comparison import load_comparison, load_target
 from configs.schema import TrainConfig
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
+from tasks.launch.cluster.naming import as_pods_see
 from tasks.launch.logs import watch
-from tasks.launch.xpk.workload import as_pods_see, shell_line
+from tasks.launch.xpk.workload import shell_line
 from tasks.records import RunPlan
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.commands import CONFIG_IN_POD

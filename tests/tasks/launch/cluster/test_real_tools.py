@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tasks.launch import job
+from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.logs import watch
-from tasks.launch.xpk.handle import XpkHandle
 from tasks.records import RunEnded, RunPlan
 from tasks.store import RunDirectory
 
@@ -43,7 +43,7 @@ def test_xpk_creates_a_workload_that_runs_the_trainer(
     extra = ("--project-number=1",)  # otherwise it queries the cloud
     plan = make_plan(SHOWS, argv=(XPK,), extra=extra, num_slices=2, priority="high")
     launched = job.launch_or_attach(plan, directory, continue_from=Path("/a b/it's"))
-    assert isinstance(launched.handle, XpkHandle)
+    assert isinstance(launched.handle, ClusterHandle)
     jobset = json.loads(kubectl("get", "jobset", launched.handle.job_name, "-o", "json"))
     (spec,) = jobset["spec"]["replicatedJobs"]
     assert jobset["spec"]["failurePolicy"]["maxRestarts"] == 0

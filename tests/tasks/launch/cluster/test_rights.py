@@ -5,8 +5,11 @@ from typing import Any
 from access import RUNNER, documented_objects  # of the stand-in
 
 from configs.comparison import load_target
+from tasks.launch.cluster.rights import NEEDED as SHARED
 from tasks.launch.job import find_obstacles
-from tasks.launch.xpk.rights import NEEDED
+from tasks.launch.xpk.check import XPK_NEEDED
+
+NEEDED = (*SHARED, *XPK_NEEDED)
 
 
 def documented() -> set[tuple[str, str, str, bool]]:

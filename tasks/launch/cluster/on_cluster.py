@@ -1,4 +1,4 @@
-"""The backend that runs jobs as workloads of an xpk cluster, and restarts a job after it lost its machines."""
+"""Runs jobs as JobSets of a Kubernetes cluster, and restarts a job after it lost its machines."""
 
 import os
 import time
@@ -9,34 +9,30 @@ from typing import Any
 from etils import epath
 
 from tasks.launch.backend import LaunchError, Restarted
+from tasks.launch.cluster.attempt import Attempt
+from tasks.launch.cluster.handle import ClusterHandle
+from tasks.launch.cluster.job_view import TAKEN_AWAY
+from tasks.launch.cluster.kube import KubeApi, choose_context, connect
+from tasks.launch.cluster.naming import as_pods_see, attempt_of, attempts_of, family_of, name_attempt
+from tasks.launch.cluster.poll_job import read_job, retry_outages, wait_until_gone
+from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
-from tasks.launch.xpk.attempt import Attempt
-from tasks.launch.xpk.handle import XpkHandle
-from tasks.launch.xpk.jobset import TAKEN_AWAY, is_there
-from tasks.launch.xpk.kube import choose_context, connect
-from tasks.launch.xpk.poll_job import read_job, retry_outages, wait_until_gone
-from tasks.launch.xpk.settings import Xpk
-from tasks.launch.xpk.workload import (
-    as_pods_see,
-    attempt_of,
-    attempts_of,
-    create_argv,
-    create_workload,
-    family_of,
-    name_attempt,
-    shell_line,
-)
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
-from tasks.store.directories import config_text
 
+# Creates the JobSet of an attempt from the plan as its pods see it, and the arguments after the plan's. Raises
+# LaunchError if the JobSet does not exist afterwards.
+type Create = Callable[[KubeApi, RunPlan, tuple[str, ...], ClusterHandle], None]
 TAKEN = TAKEN_AWAY | {"PodGone"}  # types of causes after which a run is restarted, as after each eviction by Kueue
 
 
 class OnCluster:
-    """Runs jobs as xpk workloads. Their state is in the cluster, so a flow needs only the handle to continue."""
+    """Runs jobs as JobSets. Their state is in the cluster, so a flow needs only the handle to continue."""
 
     here = False
+
+    def __init__(self, create: Create) -> None:
+        self._create = create
 
     def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
         if directory.mirror is None:  # pods share the folder with this machine
@@ -49,10 +45,10 @@ class OnCluster:
         directory: RunDirectory,
         *,
         extra_argv: tuple[str, ...] = (),
-        keep: Callable[[XpkHandle], Any] = lambda _: None,
+        keep: Callable[[ClusterHandle], Any] = lambda _: None,
         tries: int = 1,
-    ) -> XpkHandle:
-        """Return once the workload exists; it may not run yet. tries: number of this start; 1: not a restart."""
+    ) -> ClusterHandle:
+        """Return once the JobSet exists; it may not run yet. tries: number of this start; 1: not a restart."""
         settings = _settings(plan)
         if not settings.shared_out and directory.mirror is None:
             raise LaunchError(
@@ -64,11 +60,11 @@ class OnCluster:
         os.close(open_locked(directory.log))
         rename_earlier_log(directory.log)
         earlier = directory.read_handle()
-        before = attempt_of(earlier.job_name, family) if isinstance(earlier, XpkHandle) else None
+        before = attempt_of(earlier.job_name, family) if isinstance(earlier, ClusterHandle) else None
         # Names are not reused, because Cloud Logging finds past logs by name.
         attempt = 1 + max([before or 0, *(number for number, _ in retry_outages(lambda: attempts_of(api, family)))])
-        handle = XpkHandle(
-            backend="xpk",
+        handle = ClusterHandle(
+            backend=plan.backend,
             job_name=name_attempt(family, attempt),
             family=family,
             namespace=settings.namespace,
@@ -81,17 +77,14 @@ class OnCluster:
         )
         keep(handle)
         seen, words = as_pods_see(plan, directory, extra_argv)
-        command = shell_line(seen, config_text(seen), words)
         try:
-            create_workload(
-                create_argv(plan, settings, handle.job_name, command), lambda: is_there(api.jobset(handle.job_name))
-            )
-        except BaseException:  # xpk may have created the workload before it failed
+            self._create(api, seen, words, handle)
+        except BaseException:  # the JobSet may exist nevertheless
             self.stop(handle)
             raise
         return handle
 
-    def attach(self, plan: RunPlan, directory: RunDirectory, handle: XpkHandle | None) -> XpkHandle | None:
+    def attach(self, plan: RunPlan, directory: RunDirectory, handle: ClusterHandle | None) -> ClusterHandle | None:
         if handle is None:
             return None
         api = connect(handle.context, handle.namespace)
@@ -103,10 +96,10 @@ class OnCluster:
         self.stop(handle)
         return None
 
-    def has_ended(self, handle: XpkHandle) -> bool:
+    def has_ended(self, handle: ClusterHandle) -> bool:
         return read_job(connect(handle.context, handle.namespace), handle.job_name).over
 
-    def stop(self, handle: XpkHandle) -> None:
+    def stop(self, handle: ClusterHandle) -> None:
         """End every attempt of the run. Raises LaunchError if the cluster cannot be reached."""
         api = connect(handle.context, handle.namespace)
         try:
@@ -119,7 +112,7 @@ class OnCluster:
             raise LaunchError(f"{error}; the job may still run, {remedy}") from error
 
     def follow(
-        self, plan: RunPlan, directory: RunDirectory, handle: XpkHandle, *, poll_s: float
+        self, plan: RunPlan, directory: RunDirectory, handle: ClusterHandle, *, poll_s: float
     ) -> Iterator[bytes | Restarted]:
         settings = _settings(plan)
         while True:
@@ -139,7 +132,7 @@ class OnCluster:
             yield Restarted(job_name=handle.job_name, attempt=handle.tries, cause=cause)
 
 
-def _settings(plan: RunPlan) -> Xpk:
-    if not isinstance(plan.launch, Xpk):
+def _settings(plan: RunPlan) -> ClusterSettings:
+    if not isinstance(plan.launch, ClusterSettings):
         raise LaunchError(f"{plan.run_name}: its plan names no cluster")
     return plan.launch

@@ -14,10 +14,10 @@ from kubernetes.config import ConfigException, kube_config, load_incluster_confi
 from yaml import YAMLError  # type: ignore[import-untyped]  # kubernetes depends on it
 
 from tasks.launch.backend import LaunchError
-from tasks.launch.xpk import rights
-from tasks.launch.xpk.jobset import find_node_loss
-from tasks.launch.xpk.rights import Right
-from tasks.launch.xpk.settings import Xpk
+from tasks.launch.cluster import rights
+from tasks.launch.cluster.job_view import find_node_loss
+from tasks.launch.cluster.rights import Right
+from tasks.launch.cluster.settings import ClusterSettings
 from tasks.records import JobCause
 
 TIMEOUT_S = 20.0  # per request, except for the data of a log
@@ -97,6 +97,11 @@ class KubeApi:
             return find_node_loss(name, self._read(rights.GET_NODES, f"/api/v1/nodes/{name}"))
         except Refused:
             return None
+
+    def create_jobset(self, manifest: Object, *, dry_run: bool) -> None:
+        """Create a JobSet, or only let admission judge it. Raises LaunchError with the reason of a refusal."""
+        query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
+        self._request(rights.CREATE_JOBSETS, "POST", self._jobsets, json=manifest, params=query)
 
     def delete_jobset(self, name: str) -> None:
         """Delete a JobSet and, after the pods' grace period, its pods; does nothing if the JobSet is missing."""
@@ -198,7 +203,7 @@ class KubeApi:
             response = self._send(method, path, **more)
         self._check_rights(right, response)
         if response.status_code == httpx.codes.NOT_FOUND and not _names_object(response):
-            cure = "prepare the cluster with `xpk cluster create` or `xpk cluster adapt`"
+            cure = "its administrator has to install JobSet and Kueue: docs/launching.md"
             why = f"{self._configuration.host} does not serve {right.kind}; {cure}"
             raise NotAnswering(why) if right in self._granted and not right.without else NotServed(why)
         if response.is_success or response.status_code == httpx.codes.NOT_FOUND:
@@ -293,7 +298,7 @@ def _tls(configuration: Configuration) -> ssl.SSLContext | bool:
     return context
 
 
-def choose_context(settings: Xpk) -> str | None:
+def choose_context(settings: ClusterSettings) -> str | None:
     """Return the name of the kubeconfig's context for the target's cluster; None to use this pod's own credentials.
 
     The target's `context` has precedence. Ignores the kubeconfig's current context, which may be of another cluster.
@@ -302,19 +307,17 @@ def choose_context(settings: Xpk) -> str | None:
     if settings.context is not None:
         return settings.context
     contexts = _contexts()
-    region = settings.zone.rpartition("-")[0]
-    names = [f"gke_{settings.project}_{place}_{settings.cluster}" for place in (settings.zone, region)]
     for name in contexts:
-        if name in names:
+        if name in settings.gke_contexts:
             return name
     try:
         load_incluster_config(Configuration())  # type: ignore[no-untyped-call]
     except ConfigException as error:
         others = f" (its contexts: {', '.join(contexts)})" if contexts else ""
+        add = f"run `{settings.get_credentials}`, or " if settings.project else ""
         raise LaunchError(
-            f"the kubeconfig has no context for cluster {settings.cluster}{others}; run `gcloud container clusters "
-            f"get-credentials {settings.cluster} --location {region} --project {settings.project}`, or set `context` "
-            "of the target" + (" to one of them" if contexts else "")
+            f"the kubeconfig has no context for cluster {settings.cluster}{others}; {add}set `context` of the target"
+            + (" to one of them" if contexts else "")
         ) from error
     return None
 

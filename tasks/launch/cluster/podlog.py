@@ -15,16 +15,16 @@ from pathlib import Path
 from queue import Queue
 
 from tasks.launch.backend import CAUSE_LINE, LaunchError
+from tasks.launch.cluster.kube import KubeApi, NotAnswering
+from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.logs import open_locked
 from tasks.launch.supervise import stamp
-from tasks.launch.xpk.kube import KubeApi, NotAnswering
-from tasks.launch.xpk.settings import Xpk
 from tasks.records import JobCause
 
 AGAIN_S = 1.0  # pause before a broken stream is reopened
 CLOUD_TIMEOUT_S = 120.0
-FRAME_START = b"XPK Start:"  # the first line of xpk's wrapper
-_FRAME_END = (b"XPK End:", b"EXIT_CODE=")  # starts of the last lines, which xpk's wrapper prints
+FRAME_START = b"XPK Start:"  # the first line of a pod
+_FRAME_END = (b"XPK End:", b"EXIT_CODE=")  # starts of a pod's last lines
 
 
 class LogCursor:
@@ -171,11 +171,13 @@ class PodLog(threading.Thread):
             self.pieces.put(text)
 
 
-def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
+def fetch_from_cloud(settings: ClusterSettings, pod: str, gap: Gap) -> list[bytes]:
     """Return the lines of a gap in a pod's log from Cloud Logging. Raises LaunchError.
 
     `pod`: the beginning of the pod's name, because its random end is unknown once the pod is gone.
     """
+    if settings.project is None:
+        raise LaunchError("the target names no `project` of Google Cloud")
     conditions = [
         'resource.type="k8s_container"',
         f'resource.labels.cluster_name="{settings.cluster}"',

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 
 from tasks.launch.backend import LaunchError
-from tasks.launch.xpk.jobset import JobView, view_job
-from tasks.launch.xpk.kube import KubeApi, NotAnswering
+from tasks.launch.cluster.job_view import JobView, view_job
+from tasks.launch.cluster.kube import KubeApi, NotAnswering
 
 LOOK_EVERY_S = 2.0  # between two requests for a job's state
 PATIENCE_S = 900.0  # longest outage that is waited for; an upgrade of the cluster's control plane takes minutes

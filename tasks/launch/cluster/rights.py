@@ -1,8 +1,8 @@
-"""Lists the rights that maxview and xpk use in a cluster to launch runs; a few are optional."""
+"""Lists the rights that runs on a cluster need; a few are optional. A backend may need more."""
 
 from configs.schema import Frozen
 
-JOBSET, KUEUE, RBAC = "jobset.x-k8s.io", "kueue.x-k8s.io", "rbac.authorization.k8s.io"
+JOBSET, KUEUE = "jobset.x-k8s.io", "kueue.x-k8s.io"
 
 
 class Right(Frozen):
@@ -26,6 +26,7 @@ class Right(Frozen):
 
 GET_JOBSETS = Right(verb="get", resource="jobsets", group=JOBSET)
 LIST_JOBSETS = Right(verb="list", resource="jobsets", group=JOBSET)
+CREATE_JOBSETS = Right(verb="create", resource="jobsets", group=JOBSET)
 DELETE_JOBSETS = Right(verb="delete", resource="jobsets", group=JOBSET)
 LIST_PODS = Right(verb="list", resource="pods")
 GET_LOGS = Right(verb="get", resource="pods", subresource="log")
@@ -38,15 +39,6 @@ REVIEW_RIGHTS = Right(
     verb="create", resource="selfsubjectaccessreviews", group="authorization.k8s.io", cluster_wide=True
 )
 
-# in the same order as in docs/launching.md
 NEEDED = (
-    GET_JOBSETS, LIST_JOBSETS, Right(verb="create", resource="jobsets", group=JOBSET), DELETE_JOBSETS,
-    Right(verb="get", resource="pods"), LIST_PODS, GET_LOGS, LIST_WORKLOADS, GET_NODES,
-    *(Right(verb=verb, resource="serviceaccounts") for verb in ("get", "create")),
-    *(Right(verb=verb, resource=name, group=RBAC) for name in ("roles", "rolebindings") for verb in ("get", "create")),
-    Right(verb="get", resource="configmaps"),
-    Right(verb="watch", resource="pods"),
-    *(Right(verb=verb, resource="services") for verb in ("get", "list", "watch")),
-    *(Right(verb=verb, resource="jobs", group="batch") for verb in ("get", "list", "watch")),
-    Right(verb="list", resource="storages", group="xpk.x-k8s.io", cluster_wide=True),
+    GET_JOBSETS, LIST_JOBSETS, CREATE_JOBSETS, DELETE_JOBSETS, LIST_PODS, GET_LOGS, LIST_WORKLOADS, GET_NODES,
 )  # fmt: skip

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tasks.launch.xpk.jobset import CAUSE_KINDS, view_job
+from tasks.launch.cluster.job_view import CAUSE_KINDS, view_job
 from tasks.records import seconds_between
 from tasks.scrape.death.causes import classify
 

@@ -1,6 +1,6 @@
-"""Follows one workload of a cluster from its creation to its end: streams its log, finds the cause of its end.
+"""Follows one job of a cluster from its creation to its end: streams its log, finds the cause of its end.
 
-A workload is one job that xpk created: a JobSet, whose pods run the trainer on the hosts of the TPU slices.
+A job is a JobSet, whose pods run the trainer on the hosts of the slices.
 """
 
 import time
@@ -13,15 +13,16 @@ from hashlib import sha256
 from queue import Empty
 
 from tasks.launch.backend import LOST_LINE, PLACE_LINE, LaunchError
+from tasks.launch.cluster import poll_job
+from tasks.launch.cluster.handle import ClusterHandle
+from tasks.launch.cluster.job_view import JobView
+from tasks.launch.cluster.kube import NotAnswering, connect
+from tasks.launch.cluster.naming import SLICE_JOB
+from tasks.launch.cluster.podlog import Gap, GatheredLog, LogCursor, PodLog, fetch_from_cloud
+from tasks.launch.cluster.poll_job import given_up, read_job, retry_outages, wait_until_gone
+from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.logs import read_all, read_exit_code
 from tasks.launch.supervise import TIMED_OUT
-from tasks.launch.xpk import poll_job
-from tasks.launch.xpk.handle import XpkHandle
-from tasks.launch.xpk.jobset import JobView
-from tasks.launch.xpk.kube import NotAnswering, connect
-from tasks.launch.xpk.podlog import Gap, GatheredLog, LogCursor, PodLog, fetch_from_cloud
-from tasks.launch.xpk.poll_job import given_up, read_job, retry_outages, wait_until_gone
-from tasks.launch.xpk.settings import Xpk
 from tasks.records import JobCause, RunPlan
 from tasks.resolve.trainers.maxtext_metrics import TENSORBOARD
 from tasks.scrape.dialects.maxtext.patterns import PATTERNS
@@ -38,9 +39,11 @@ OTHERS_LINES = "200"  # number of last lines read from the failed pod's log, if 
 
 
 class Attempt:
-    """One workload, which a flow follows from its creation to its end."""
+    """One job, which a flow follows from its creation to its end."""
 
-    def __init__(self, plan: RunPlan, settings: Xpk, directory: RunDirectory, handle: XpkHandle) -> None:
+    def __init__(
+        self, plan: RunPlan, settings: ClusterSettings, directory: RunDirectory, handle: ClusterHandle
+    ) -> None:
         self._plan, self._settings, self._handle = plan, settings, handle
         self._directory, self._log_path = directory, directory.log
         self._api = connect(handle.context, handle.namespace)
@@ -58,7 +61,7 @@ class Attempt:
         """Yield the log as it grows; return why the job was ended from outside, None if the trainer ended by itself.
 
         From outside: by the platform, by a deletion, or by one of maxview's time limits. At the end, deletes the
-        workload unless its JobSet has ended, and downloads the run's small files.
+        JobSet unless it has ended, and downloads the run's small files.
         """
         view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
         if not view.exists and read_exit_code(self._log_path) is not None:
@@ -133,7 +136,7 @@ class Attempt:
             # if a node is lost, the trainers on the other hosts fail soon after with an exit code
             return self._lost_node(*(pod.node for pod in view.pods if pod.running)) if view.exit_code else None
         if not view.exists:
-            return JobCause(type="Deleted", message=f"the workload {self._handle.job_name} was deleted")
+            return JobCause(type="Deleted", message=f"the JobSet {self._handle.job_name} was deleted")
         return self._lost_node(self._node) or JobCause(
             type="PodGone", message=f"the pods are gone and left no exit code: {view.message}"
         )
@@ -228,7 +231,7 @@ class Attempt:
         end, and the exit code is not 0, the note reports no missing lines: a restarted run trains those steps again.
         """
         try:
-            lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", gap)
+            lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-{SLICE_JOB}-0-0-", gap)
             reason = "Cloud Logging has none of them"
         except LaunchError as error:
             lines, reason = [], " ".join(str(error).split())
