@@ -12,16 +12,19 @@ from functools import partial
 from hashlib import sha256
 from queue import Empty
 
+from tasks.launch import patience
 from tasks.launch.backend import LOST_LINE, PLACE_LINE, LaunchError
 from tasks.launch.cluster import poll_job
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.cluster.job_view import JobView
-from tasks.launch.cluster.kube import NotAnswering, connect
+from tasks.launch.cluster.kube import connect
 from tasks.launch.cluster.naming import SLICE_JOB
-from tasks.launch.cluster.podlog import Gap, GatheredLog, LogCursor, PodLog, fetch_from_cloud
-from tasks.launch.cluster.poll_job import given_up, read_job, retry_outages, wait_until_gone
+from tasks.launch.cluster.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
+from tasks.launch.cluster.poll_job import read_job, wait_until_gone
 from tasks.launch.cluster.settings import ClusterSettings
+from tasks.launch.gathered_log import GatheredLog
 from tasks.launch.logs import read_all, read_exit_code
+from tasks.launch.patience import NotAnswering, given_up, retry_outages
 from tasks.launch.supervise import TIMED_OUT
 from tasks.records import JobCause, RunPlan
 from tasks.resolve.trainers.maxtext_metrics import TENSORBOARD
@@ -100,7 +103,7 @@ class Attempt:
         settled: float | None = None  # monotonic time since which the job is over; None: it is not
         while True:
             yield from self._drain(log, poll_s)
-            if time.monotonic() - looked < poll_job.LOOK_EVERY_S:
+            if time.monotonic() - looked < patience.LOOK_EVERY_S:
                 continue
             self._look()
             looked = time.monotonic()
@@ -156,7 +159,7 @@ class Attempt:
             now = time.monotonic()
             self._silent_since = self._silent_since or now
             self._not_before = now + error.wait_s
-            if now - self._silent_since > poll_job.PATIENCE_S:
+            if now - self._silent_since > patience.PATIENCE_S:
                 raise given_up(error) from error
         if self._view.first is not None:
             self._node = self._view.first.node
@@ -209,7 +212,7 @@ class Attempt:
             if self._view.first is None:
                 self._pump.close()
             try:
-                while (piece := self._pump.pieces.get(timeout=poll_job.LOOK_EVERY_S / 4)) is not None:
+                while (piece := self._pump.pieces.get(timeout=patience.LOOK_EVERY_S / 4)) is not None:
                     yield from self._add(log, piece)
                 ended = True
             except Empty:

@@ -18,6 +18,7 @@ from tasks.launch.cluster import rights
 from tasks.launch.cluster.job_view import find_node_loss
 from tasks.launch.cluster.rights import Right
 from tasks.launch.cluster.settings import ClusterSettings
+from tasks.launch.patience import NotAnswering
 from tasks.records import JobCause
 
 TIMEOUT_S = 20.0  # per request, except for the data of a log
@@ -29,14 +30,6 @@ KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 DENIALS = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
 type Object = dict[str, Any]
-
-
-class NotAnswering(LaunchError):
-    """The API server is unavailable for now. `wait_s`: the pause that it requested, in seconds."""
-
-    def __init__(self, message: str, wait_s: float = 0.0) -> None:
-        super().__init__(message)
-        self.wait_s = wait_s
 
 
 class Refused(LaunchError):

@@ -14,9 +14,10 @@ from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.cluster.job_view import TAKEN_AWAY
 from tasks.launch.cluster.kube import KubeApi, choose_context, connect
 from tasks.launch.cluster.naming import as_pods_see, attempt_of, attempts_of, family_of, name_attempt
-from tasks.launch.cluster.poll_job import read_job, retry_outages, wait_until_gone
+from tasks.launch.cluster.poll_job import read_job, wait_until_gone
 from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
+from tasks.launch.patience import retry_outages
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from itertools import count
 
 from configs.environment import is_own
+from tasks.launch import patience
 from tasks.launch.backend import LaunchError
-from tasks.launch.cluster import poll_job
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.cluster.job_view import is_there
 from tasks.launch.cluster.kube import KubeApi
@@ -112,16 +112,16 @@ def run_until_created(argv: Sequence[str], exists: Callable[[], bool]) -> None:
     missing = list(missing_tools([word for word in argv if word]))
     if missing:
         raise LaunchError("; ".join(missing))
-    deadline = time.monotonic() + poll_job.PATIENCE_S
+    deadline = time.monotonic() + patience.PATIENCE_S
     for attempt in count():
         code, said = run_xpk(argv)
-        if poll_job.retry_outages(exists):
+        if patience.retry_outages(exists):
             return
         # A starting API server denies everything until it has loaded its roles, so a denial is retried once.
         again = _OUTAGE.search(said) or (attempt == 0 and _FORBIDDEN.search(said))
         if not again or time.monotonic() > deadline:
             break
-        time.sleep(poll_job.LOOK_EVERY_S)
+        time.sleep(patience.LOOK_EVERY_S)
     tail = "\n".join(said.splitlines()[-TAIL_LINES:])
     remedy = "log in with `gcloud auth login`; " if any(word in said for word in _LOGIN) else ""
     raise LaunchError(f"xpk exited with code {code} without creating the workload; {remedy}its last lines:\n{tail}")

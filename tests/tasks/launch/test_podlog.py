@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("kubernetes", reason="runs on clusters need it: uv sync --extra k8s")
 
-from tasks.launch.cluster.podlog import Gap, GatheredLog, LogCursor, PodLog, read_lines, take_entries
+from tasks.launch.cluster.podlog import Gap, LogCursor, PodLog, read_lines, take_entries
+from tasks.launch.gathered_log import GatheredLog
+from tasks.launch.patience import NotAnswering
 from tasks.records import JobCause
 
 
@@ -154,14 +156,10 @@ def test_a_log_is_replaced_only_by_a_different_one(tmp_path: Path) -> None:
 
 
 def test_a_log_is_requested_no_sooner_than_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    kube = pytest.importorskip(
-        "tasks.launch.cluster.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s"
-    )
-
     class Overloaded:
         @contextmanager
         def log(self, *_: str, **__: str) -> Iterator[Iterator[bytes]]:
-            raise kube.NotAnswering("429 Too Many Requests", 7.0)
+            raise NotAnswering("429 Too Many Requests", 7.0)
             yield iter(())
 
     pump = PodLog(Overloaded(), "pod", "jax-tpu", LogCursor(), lambda: False)  # type: ignore[arg-type]

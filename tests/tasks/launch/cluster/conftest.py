@@ -227,7 +227,7 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
     # KUBECONFIG is read at the import of the library
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
-    monkeypatch.setattr("tasks.launch.cluster.poll_job.LOOK_EVERY_S", 0.3)
+    monkeypatch.setattr("tasks.launch.patience.LOOK_EVERY_S", 0.3)
     # on a busy machine the ends of two pods may be far apart
     monkeypatch.setattr("tasks.launch.cluster.attempt.SETTLE_S", 30.0)
     monkeypatch.setattr("tasks.launch.cluster.attempt.BLOCKED_S", 1.0)

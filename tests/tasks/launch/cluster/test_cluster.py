@@ -378,7 +378,7 @@ def test_an_api_server_that_stays_down(
 ) -> None:
     plan = make_plan(HANGS)
     launched = job.launch_or_attach(plan, directory)
-    monkeypatch.setattr("tasks.launch.cluster.poll_job.PATIENCE_S", 1.0)
+    monkeypatch.setattr("tasks.launch.patience.PATIENCE_S", 1.0)
     standin.order({"kind": "error", "path": "/", "code": 500, "times": 1000})
     with pytest.raises(LaunchError, match="500 the stand-in was told to fail"):
         list(job.follow(launched, poll_s=0.05))

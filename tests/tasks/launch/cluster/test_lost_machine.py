@@ -52,12 +52,12 @@ time.sleep(600 if attempt == 1 else 0)
 FLOW = """
 import os, sys
 from tasks.launch import job
-from tasks.launch.cluster import poll_job
+from tasks.launch import patience
 from tasks.launch.owners import own
 from tasks.records import RunPlan
 from tasks.store import open_store
 from tasks.launch.owners import turn_of
-poll_job.LOOK_EVERY_S = 0.3
+patience.LOOK_EVERY_S = 0.3
 plan = RunPlan.model_validate_json(sys.stdin.read())
 store = open_store(sys.argv[1])
 directory = store.run(plan.run_name)
