@@ -87,3 +87,5 @@ class Launcher(NamedTuple):
     load: Callable[[], Backend[Any]]  # raises LaunchError if its libraries are not installed
     find_obstacles: Callable[[Any], Iterator[str]]  # settings → the obstacles to runs, each with its remedy
     death_kinds: Mapping[str, DeathKind]  # type of a JobCause → kind of death
+    # plan, run folder → the text that `launch` would submit; raises LaunchError. None: the backend submits no text.
+    manifest: Callable[[RunPlan, RunDirectory], str] | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from etils import epath
 
-from configs.backends import find_part
+from configs.backends import BACKENDS, find_part
 from configs.comparison import Target
 from configs.errors import ConfigError
 from tasks.launch.backend import Backend, Launcher, Restarted
@@ -61,6 +61,17 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
         yield from error.problems
         return
     yield from launcher_of(target.backend).find_obstacles(settings)
+
+
+def write_manifest(plan: RunPlan, directory: RunDirectory) -> str:
+    """Return the text that the plan's backend would submit. Raises ConfigError if it submits none, and LaunchError."""
+    manifest = launcher_of(plan.backend).manifest
+    if manifest is None:
+        known = " or ".join(name for name in BACKENDS if launcher_of(name).manifest is not None)
+        raise ConfigError(
+            [f"{plan.target}: jobs of the backend {plan.backend} have no manifest; those of {known} have"]
+        )
+    return manifest(with_recording(plan), directory)
 
 
 def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> LaunchedRun:

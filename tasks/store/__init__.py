@@ -3,4 +3,4 @@
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.directories import ComparisonDirectory, RunDirectory
 from tasks.store.names import check_name, safe_name
-from tasks.store.store import Store, check_writable, open_store
+from tasks.store.store import Store, check_writable, describe_store, open_store

@@ -110,6 +110,17 @@ def open_store(out: str | Path, *, reading: bool = False) -> Store:
     return Store(path)
 
 
+def describe_store(out: str | Path) -> Store:
+    """Return the store `out` without access to it, for plans that are only shown. Raises StoreError for no address."""
+    if str(out).startswith("gs://"):
+        from tasks.store.gcs import GcsFiles  # takes a second to import
+
+        files = GcsFiles(str(out))
+        folder = working_copy(files.root)
+        return Store(folder, Mirror(folder, files))
+    return Store(_local(out))
+
+
 def check_writable(out: str | Path) -> tuple[str, Path]:
     """Return the address of the store `out`, and an existing local folder on the disk that the store's runs fill.
 

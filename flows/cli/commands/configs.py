@@ -1,6 +1,11 @@
 """The commands `maxview resolve`, which shows a case's config, and `maxview cases`, which lists names of configs."""
 
-from flows.cli.commands.common_options import Json, Set
+from typing import TYPE_CHECKING
+
+from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out, Set
+
+if TYPE_CHECKING:
+    from tasks.resolve.plans import Request
 
 
 def resolve_command(
@@ -12,6 +17,8 @@ def resolve_command(
     target: str | None = None,
     model: str | None = None,
     set_: Set = None,
+    manifest: bool = False,
+    out: Out = DEFAULT_OUT,
     json_: Json = False,
 ) -> int:
     """Show the resolved config of a case with the origin of every value, and the trainer's environment.
@@ -22,16 +29,40 @@ def resolve_command(
         A case, for example 03_dropout.
     arm
         One arm of the comparison; the first arm by default.
+    manifest
+        Print what a launch of the arm's first run with this --out would submit instead: a JobSet, a batch script.
     """
     from configs.comparison import load_comparison, load_target
     from tasks.publish.terminal.configs import show_config
     from tasks.resolve.arm_config import resolve_config
 
+    if manifest:
+        from tasks.resolve.plans import Request
+
+        words = tuple(set_ or ())
+        request = Request(comparison=comparison, cases=(case,), target=target, model=model, overrides=words, repeats=1)
+        _print_manifest(request, arm, out)
+        return 0
     spec = load_comparison(comparison)
     place = load_target(target or spec.target)
     resolved = resolve_config(spec, place, case=case, arm=arm or spec.arms[0].name, overrides=set_ or (), model=model)
     show_config(resolved, place, as_json=json_)
     return 0
+
+
+def _print_manifest(request: "Request", arm: str | None, out: str) -> None:
+    """Print the text that the launch of an arm's first run would submit. Raises ConfigError, LaunchError."""
+    from configs.errors import ConfigError, suggest
+    from tasks.launch.job import write_manifest
+    from tasks.resolve.plans import resolve
+    from tasks.store import describe_store
+
+    store = describe_store(out)
+    plans = {plan.arm: plan for plan in resolve(request, store.path)}
+    name = arm or next(iter(plans))
+    if name not in plans:
+        raise ConfigError([f"unknown arm '{name}'{suggest(name, tuple(plans))}; there are: {', '.join(plans)}"])
+    print(write_manifest(plans[name], store.run(plans[name].run_name)), end="")
 
 
 def cases(*, json_: Json = False) -> int:

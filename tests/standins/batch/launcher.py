@@ -62,4 +62,9 @@ def find_obstacles(settings: Batch) -> Iterator[str]:
         yield f"partition {settings.partition} does not exist: `sinfo` lists them"
 
 
-LAUNCHER = Launcher(load=lambda: JOBS, find_obstacles=find_obstacles, death_kinds={"NodeFail": "preempted"})
+LAUNCHER = Launcher(
+    load=lambda: JOBS,
+    find_obstacles=find_obstacles,
+    death_kinds={"NodeFail": "preempted"},
+    manifest=lambda plan, _: f"# partition {plan.launch.partition}\n",  # type: ignore[union-attr]
+)

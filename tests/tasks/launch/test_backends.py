@@ -73,6 +73,12 @@ def test_a_job_is_launched_followed_and_found_again(plan: RunPlan, directory: Ru
     assert job.launch_or_attach(plan, directory).handle == run.handle
 
 
+def test_a_manifest_is_the_backends(plan: RunPlan, make_plan: Callable[..., RunPlan], directory: RunDirectory) -> None:
+    assert job.write_manifest(plan, directory) == "# partition tpu\n"
+    with pytest.raises(ConfigError, match="jobs of the backend local have no manifest; those of batch have"):
+        job.write_manifest(make_plan("", backend="local"), directory)
+
+
 def test_causes_of_death_have_a_class(plan: RunPlan, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text(CAUSE_LINE.format(type="NodeFail", message="the node is down") + "\n")
