@@ -12,7 +12,6 @@ from rich.console import Console
 
 from flows.cli.commands.bisect import bisect
 from flows.cli.commands.bless import bless
-from flows.cli.commands.card import card
 from flows.cli.commands.compare import compare
 from flows.cli.commands.configs import cases, resolve_command
 from flows.cli.commands.explain import explain
@@ -77,7 +76,6 @@ EXAMPLES = {  # command → arguments of two examples; they can be run as shown 
     "history": ("", "--out gs://bucket/maxview"),
     "doctor": ("", "--target v6e-32"),
     "bless": ("linen-vs-nnx --reason 'a new default'", "main-vs-branch --case 01_base --reason 'remat is off'"),
-    "card": ("", "--json"),
     "site build": ("", "--out gs://bucket/maxview"),
     "site serve": ("--port 0", "--out maxview-demo"),
     "site demo": ("", "page.txt --out example"),
@@ -90,7 +88,7 @@ def show_examples(name: str) -> str:
 
 
 for command in (
-    compare, explain, bisect, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor, bless, card,
+    compare, explain, bisect, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor, bless,
 ):  # fmt: skip
     app.command(command, help_epilogue=show_examples(command.__name__))
 app.command(resolve_command, name="resolve", help_epilogue=show_examples("resolve"))

@@ -1,55 +1,19 @@
-"""Runs the programs of other libraries, and stores the results for `maxview card`."""
+"""Runs the programs of other libraries."""
 
 import importlib.util
-import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from configs.installed import trainer_commit
-from tasks.records.proof_card import ReferenceCheck
 from tests.references.decoders import DECODERS, write_job
 from tests.references.our_step import Arrays
 from tests.references.run_program import run_program
 from tests.small_trainer import start_backend
 
-ROOT = Path(__file__).parents[2]
-
 start_backend(devices=1)
-
-
-@pytest.fixture(scope="session")
-def record_check() -> Iterator[Callable[..., None]]:
-    """Write the results for `maxview card` into the folder MAXVIEW_REFERENCES, if set: a file per library."""
-    checks: list[ReferenceCheck] = []
-    commit, dirty = trainer_commit(ROOT)
-
-    def record(case: str, reference: str, quantity: str, difference: float, limit: float) -> None:
-        checks.append(
-            ReferenceCheck(
-                case=case,
-                reference=reference,
-                quantity=quantity,
-                difference=difference,
-                limit=limit,
-                commit=commit if not dirty else None,
-                day=datetime.now(UTC).date().isoformat(),
-                command="pytest -m long tests/references",
-            )
-        )
-
-    yield record
-    folder = os.environ.get("MAXVIEW_REFERENCES")
-    if folder and checks:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    for library in dict.fromkeys(check.reference.partition(" ")[0] for check in checks if folder):
-        found = [check.model_dump() for check in checks if check.reference.partition(" ")[0] == library]
-        (Path(folder or "") / f"{library.lower()}.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 @pytest.fixture(scope="session")

@@ -1,1 +1,1 @@
-"""Writes the pages of a store: comparisons, index, history, card and bisections."""
+"""Writes the pages of a store: comparisons, index, history and bisections."""

@@ -22,8 +22,8 @@ from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import FIRST_STEP, STEP_TIME
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.site.index import HISTORY, PAGE, parse_index
-from tasks.publish.site.index_page import link_home, write_beside
+from tasks.publish.site.index import PAGE, parse_index
+from tasks.publish.site.index_page import link_home, write_history
 from tasks.records import Commit
 from tasks.resolve.git import list_commits
 from tasks.store import Store
@@ -67,7 +67,7 @@ def write_history_page(judged: Sequence[JudgedSeries], store: Store) -> Path | N
             home=link_home(store),
         )
     )
-    return write_beside(store, HISTORY, html)
+    return write_history(store, html)
 
 
 class Drawing:

@@ -1,4 +1,4 @@
-"""Builds the index of a store: the results of all comparisons, the last nights, and whether history and card exist.
+"""Builds the index of a store: the results of all comparisons, the last nights, and whether there is a history page.
 
 A named comparison, such as `linen-vs-nnx`, is a file in configs/comparisons; a result is the outcome of one comparison
 of one case. A night is one run of `maxview nightly`; its cells are the cases of its named comparisons.
@@ -25,8 +25,6 @@ from tasks.store import Store, StoreError
 
 PAGE = "index.html"
 HISTORY = "history.html"
-CARD = "card.html"
-BESIDE = {HISTORY: "history", CARD: "card"}  # page in the same folder as the index -> field of StoreIndex
 MARK = '<meta name="generator" content="maxview">'  # pages without it are not maxview's and are not replaced
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # number of the latest nights that the index keeps
@@ -104,7 +102,6 @@ class StoreIndex(Frozen):
     comparisons: tuple[IndexedComparison, ...] = ()  # newest first
     nights: tuple[IndexedNight, ...] = ()  # newest first
     history: bool = False  # whether history.html exists
-    card: bool = False  # whether card.html exists
     unread: tuple[str, ...] = ()  # of the last rebuild: names of unreadable records, or error messages
 
     @field_serializer("comparisons")
@@ -207,9 +204,9 @@ def _name_of(address: str) -> str:
     return "/".join(parts) if len(parts) == 5 and parts[0] == "comparisons" else ""
 
 
-def add_page(name: str) -> Change:
-    """Return a change that marks `history.html` or `card.html` as existing."""
-    return lambda index: index.model_copy(update={BESIDE[name]: True})
+def add_history(index: StoreIndex) -> StoreIndex:
+    """Mark `history.html` as existing. This is a `Change`."""
+    return index.model_copy(update={"history": True})
 
 
 def parse_index(page: str) -> StoreIndex | None:
@@ -232,8 +229,7 @@ def gather_index(store: Store) -> StoreIndex:
                 found.append(index_comparison(ComparisonRecord.model_validate_json(data)))
             except ValidationError:
                 unread.append(name)
-    pages = {field: store.files.stat(name) is not None for name, field in BESIDE.items()}
-    index = StoreIndex(comparisons=in_order(found), **pages)
+    index = StoreIndex(comparisons=in_order(found), history=store.files.stat(HISTORY) is not None)
     try:
         index = add_nights(read_records(store))(index)
     except StoreError as error:

@@ -37,8 +37,8 @@ from tasks.publish.site.index import (
     IndexedNight,
     Pair,
     StoreIndex,
+    add_history,
     add_nights,
-    add_page,
     gather_index,
     parse_index,
 )
@@ -140,12 +140,12 @@ def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) ->
     store.files.write(f"comparisons/{comparison}/{NEIGHBOURS}", text.encode())
 
 
-def write_beside(store: Store, name: str, html: str) -> Path:
-    """Write a page into the index page's folder; add it to the index unless the store is read-only. Return its path."""
-    page = write_atomically(store.path / name, html)
+def write_history(store: Store, html: str) -> Path:
+    """Write `history.html` beside the index page; add it to a writable store's index. Return the page's path."""
+    page = write_atomically(store.path / HISTORY, html)
     if store.writable:
         store.push(page)
-        update_index(store, add_page(name))
+        update_index(store, add_history)
     return page
 
 

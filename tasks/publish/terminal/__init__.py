@@ -1,1 +1,1 @@
-"""Prints comparisons, cards, checkpoints, logs and configs on the terminal."""
+"""Prints comparisons, checkpoints, logs and configs on the terminal."""

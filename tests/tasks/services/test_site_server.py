@@ -22,7 +22,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     (folder / PAGE / "logs").mkdir(parents=True)
     (folder / PAGE / "logs/baseline.txt").write_text(TEXT)
     (folder / "index.html").write_text("<h1>front</h1>")
-    (folder / "card.html").write_text("<h1>card</h1>")
+    (folder / "history.html").write_text("<h1>history</h1>")
     (folder / BISECTION).mkdir(parents=True)
     for name in ("index.html", "bisection.json"):
         (folder / BISECTION / name).write_text("found")
@@ -75,8 +75,8 @@ def test_the_page_of_a_bisection_is_served_and_its_record_is_not(port: int) -> N
     assert ask(port, f"/{BISECTION}/bisection.json")[0] == 404
 
 
-def test_the_card_is_served_and_a_wrong_address_has_a_page(port: int) -> None:
-    assert ask(port, "/card.html")[2] == b"<h1>card</h1>"
+def test_the_history_is_served_and_a_wrong_address_has_a_page(port: int) -> None:
+    assert ask(port, "/history.html")[2] == b"<h1>history</h1>"
     status, headers, body = ask(port, "/nothing.html")
     assert (status, headers["Content-Type"], body) == (404, "text/html; charset=utf-8", b"<h1>no page</h1>")
 

@@ -21,8 +21,8 @@ from tasks.publish.site.index import (
     IndexedNight,
     StoreIndex,
     add_comparison,
+    add_history,
     add_nights,
-    add_page,
     index_comparison,
     parse_index,
 )
@@ -142,7 +142,7 @@ def test_the_index_is_rebuilt_from_the_folders(store: Store, record_002: Compari
     ]
     for damage in damages:
         damage()
-        update_index(store, add_page(HISTORY))
+        update_index(store, add_history)
         assert shown(store) == before
     update_index(store, add_comparison(compared(record_002, case="of no folder")))
     rebuild_index(store)
@@ -187,7 +187,7 @@ def test_a_change_links_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
 
 def test_a_foreign_page_is_not_replaced(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     store.files.write(PAGE, b"<h1>my home</h1>")
-    update_index(store, add_page(HISTORY))
+    update_index(store, add_history)
     assert store.files.read(PAGE) == b"<h1>my home</h1>"
     assert "index.html is not a page of maxview: left as it is" in caplog.text
 
@@ -204,7 +204,7 @@ def test_a_page_that_others_keep_changing_is_an_error(
         store.files.write(PAGE, store.files.read(PAGE) + b" ")
         return index
 
-    update_index(store, add_page(HISTORY))
+    update_index(store, add_history)
     with pytest.raises(StoreError, match=r"index\.html: others change it again and again"):
         update_index(store, disturbed)
 
