@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.causes.live_buffers import Buffer, compare_memory, count_allocated, read_buffers
-from tasks.causes.observe_arm import observe_arm
 from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile
 from tasks.causes.programs import compare_program_files
 from tasks.causes.read_with_jax import read_with_jax
 from tasks.causes.source_lines import OptimisedProgram, read_optimised
 from tasks.causes.tensors import compare_tensors
 from tasks.causes.touched_lines import add_commits, find_refs
+from tasks.experiments.observe_arm import observe_arm
 from tasks.observe.inject.maxview_observe.observation_files import BUFFERS, INSTRUCTIONS
 from tasks.observe.shared_start import read_start
 from tasks.preflight.compare_programs import Side, compare_programs

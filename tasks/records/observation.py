@@ -49,6 +49,9 @@ class Observation(Frozen):
     arguments: tuple[ObservedArray, ...] = ()
     results: tuple[ObservedArray, ...] = ()  # of the step as compiled by the trainer
     tensors: int = 0  # number of rows in the file TENSORS; 0: the tensors were not evaluated
+    kept: tuple[int, ...] | None = None  # indices of the arguments that the program reads; None: unknown
+    # for each argument of the second call the index of the first call's result that it is; None: no second call
+    feeds: tuple[int | None, ...] | None = None
     notes: tuple[str, ...] = ()  # failures, one sentence each
     _older = ignore_older("call", "processes", "program", "profile", "seconds", "peak_bytes")
 

@@ -9,9 +9,9 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from tasks.causes.explain_arms import ObservedArm, explain_observed
-from tasks.causes.observe_arm import observe_arm
 from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
+from tasks.experiments.observe_arm import observe_arm
 from tasks.observe.recorder import read_observation
 from tasks.records import RunPlan, TensorComparison
 from tasks.records.observation import FILE, PROGRAM

@@ -72,6 +72,11 @@ def write_arrays(path: Path, names: list[str], arrays: list[Any]) -> None:
         np.savez(opened, **{f"{n:04d}|{name}": bits for n, (name, bits) in enumerate(zip(names, arrays, strict=True))})
 
 
+def batch_file(folder: Path, number: int) -> Path:
+    """Return the path of the file with a batch. number: of the step (shared start), or of the call (observation)."""
+    return folder / f"batch-{number:08d}.npz"
+
+
 def read_arrays(path: Path) -> dict[str, Any]:
     """Return name → bits of the arrays in a file. `[name]` reads an array from disk; `values()` does not."""
     return _Arrays(np.load(path, allow_pickle=False))
@@ -104,6 +109,7 @@ class Settings:
     tensors: bool = False  # evaluate the observed step operation by operation
     start: Path | None = None  # the other arm's `folder`: the arguments in it replace this arm's arguments
     profile: tuple[int, int] | None = None  # first and last call to profile, counted from 0; None: no profile
+    batches: int = 1  # number of calls whose batches are stored; the first call's is in ARGUMENTS
 
 
 def read_settings(file: str) -> Settings:

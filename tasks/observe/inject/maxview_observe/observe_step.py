@@ -26,6 +26,7 @@ from .other_arm import Draws, Replacement, have_common_keys
 from .profiling import Profiling
 from .stderr_lines import describe_error, say
 
+MIN_BATCHES, MAX_BATCH_S = 3, 10.0
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")
 
 
@@ -40,6 +41,9 @@ class StepObserver:
         self.record: dict[str, Any] = {"notes": []}
         self.own: dict[str, str | None] = {}  # replaced argument → digest of the value before
         self.profiling: Profiling | None = None
+        self.results: list[Any] = []  # of the first call: as arguments of the second call they are the state
+        self.batches_end = settings.batches  # the first call whose batch is not stored
+        self.began = time.monotonic()
 
     def wants(self, name: str) -> bool:
         return not self.busy and self.finder.may_be(name)
@@ -66,6 +70,9 @@ class StepObserver:
         first, last = self.settings.profile or (None, 0)
         if number == 0:
             self.inspect_call(call)
+        elif number < self.batches_end:
+            with self.guarded("the batch cannot be stored"):
+                self.store_batch(call, number)
         if number == first:
             with self.guarded("the profile cannot be started"):
                 self.profiling = Profiling(self.settings.folder / "profile")
@@ -73,14 +80,33 @@ class StepObserver:
         if number == 0:
             with self.guarded("the results cannot be described"):
                 self.record["results"] = describe_results(results)
+            self.results, self.began = jax.tree_util.tree_leaves(results), time.monotonic()
         if self.profiling is not None and self.profiling.is_enough(last=number == last):
             with self.guarded("the profile cannot be written"):
                 jax.block_until_ready(results)
                 self.profiling.stop()
             self.finish()
-        elif number >= last:
+        elif number >= max(last, self.batches_end - 1):
             self.finish()
         return results
+
+    def store_batch(self, call: Call, number: int) -> None:
+        """Store the arguments that are no results of the previous call. The second call shows which are results.
+
+        A slow step ends the storing: after MAX_BATCH_S seconds no batch but the first MIN_BATCHES is stored.
+        """
+        if number == 1:
+            places = {id(result): place for place, result in enumerate(self.results)}
+            self.record["feeds"] = [places.get(id(leaf)) for leaf in call.leaves]
+            self.results = []
+        names = [name for name, fed in zip(call.arguments, self.record["feeds"], strict=True) if fed is None]
+        arrays = [leaf for leaf, fed in zip(call.leaves, self.record["feeds"], strict=True) if fed is None]
+        if not all(map(bits.is_whole, arrays)):
+            self.batches_end = 0
+            return
+        files.write_arrays(files.batch_file(self.settings.folder, number), names, list(map(bits.to_bits, arrays)))
+        if number + 1 >= MIN_BATCHES and time.monotonic() - self.began > MAX_BATCH_S:
+            self.batches_end = number + 1
 
     @contextmanager
     def guarded(self, what: str) -> Any:
@@ -107,6 +133,7 @@ class StepObserver:
         self.record |= {"step": call.name, **surroundings()}
         with self.guarded("the program cannot be lowered"):
             lowered = call.lower()
+            self.record["kept"] = kept_arguments(lowered)
             files.write_packed(folder / files.PROGRAM, lowered.as_text(debug_info=True))
             self.compiled = call.compiled or lowered.compile()
             if text := self.compiled.as_text():
@@ -209,6 +236,12 @@ def surroundings() -> dict[str, Any]:
             continue
     count, platform = jax.device_count(), jax.default_backend()
     return {"devices": count, "platform": platform, "software": software}
+
+
+def kept_arguments(lowered: Any) -> list[int] | None:
+    """Return the indices of the arguments that are left in the program; None if this JAX does not tell."""
+    arguments = getattr(getattr(lowered, "_lowering", None), "compile_args", {}).get("kept_var_idx")
+    return None if arguments is None else sorted(arguments)
 
 
 def donated(lowered: Any, count: int) -> list[bool]:

@@ -145,7 +145,7 @@ class StartSharer:
             files.write_json(self.settings.folder / files.BATCHES_END, step)
             self.give_up(f"start: batches are kept up to step {step}: they take more than {MAX_BATCH_BYTES >> 20} MiB")
         else:
-            files.write_arrays(batch_file(self.settings.folder, step), list(self.fresh.values()), arrays)
+            files.write_arrays(files.batch_file(self.settings.folder, step), list(self.fresh.values()), arrays)
 
     def keep_own_batches(self, step: int) -> None:
         """Stop replacing batches, because the other arm stored none from `step` on; add the step to `start.json`."""
@@ -192,17 +192,12 @@ def fresh_data(call: Call, results: list[Any]) -> dict[int, str]:
     }
 
 
-def batch_file(folder: Path, step: int) -> Path:
-    """Return the path of the file with a step's batch."""
-    return folder / f"batch-{step:08d}.npz"
-
-
 def last_batch(folder: Path, step: int) -> Path | None:
     """Return the last batch file up to a step, or None.
 
     It has the step's batch, because consecutive equal batches are stored once.
     """
-    kept = sorted(file for file in folder.glob("batch-*.npz") if file <= batch_file(folder, step))
+    kept = sorted(file for file in folder.glob("batch-*.npz") if file <= files.batch_file(folder, step))
     return kept[-1] if kept else None
 
 

@@ -26,6 +26,7 @@ def observe_arm(
     start: Path | None = None,
     tensors: bool = True,
     profile: tuple[int, int] | None = None,
+    batches: int = 1,
 ) -> Observation:
     """Run the plan's command until its step is recorded and profiled; return the record of the step's first call.
 
@@ -33,6 +34,7 @@ def observe_arm(
 
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
     tensors: evaluate the step operation by operation. profile: first and last call to profile, counted from 0.
+    batches: number of calls whose batches are stored.
     If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
@@ -54,6 +56,7 @@ def observe_arm(
         tensors=tensors,
         start=str(start.absolute()) if start else None,
         profile=profile,
+        batches=batches,
     )
     moved = moved.model_copy(update={"environment": {**moved.environment, **own}})
     try:

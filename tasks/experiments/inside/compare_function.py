@@ -1,0 +1,235 @@
+"""Runs two recorded training steps from equal arguments, as they are and in float64, and measures their differences.
+
+    python …/start.py compare_function SETTINGS.json RESULT.json
+
+The settings are the fields of `Settings`. A distance is the Euclidean norm of a difference.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from tasks.experiments.inside.match import Source, match
+from tasks.experiments.inside.recorded_step import RecordedStep, Slot, mlir_context
+from tasks.experiments.inside.run_program import Program
+from tasks.experiments.inside.widen import NoFunction, as_run, widen
+
+CHAINED = 3  # steps from the first arguments; at a warm-up's step 0 the learning rate is 0
+DRAWS = 2  # number of perturbed chains
+LOSS = "loss"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Both recordings, and the limits of the chains as run."""
+
+    baseline: str
+    candidate: str
+    curve_steps: int = 0  # steps of the chains that give the band of rounding and the late state; 0: none
+    curve_s: float = 20.0  # seconds after which these chains end
+
+
+class Arm:
+    """One arm's step, compiled as it is and in float64, with the arguments of its first call."""
+
+    def __init__(self, step: RecordedStep, first: Sequence[np.ndarray], batches: Callable[[int], dict[int, Any]]):
+        self.step, self.first, self.batches = step, list(first), batches
+        with mlir_context():
+            plain, wide = as_run(step.text), widen(step.text)
+        self.plain, self.wide = Program(plain, step.devices), Program(wide, step.devices, quickly=True)
+
+    def chain(self, program: Program, arguments: Sequence[Any]) -> Iterator[list[Any]]:
+        """Yield the results of each step, each from the state after the step before and its own batch."""
+        wide = program is self.wide
+        given = [to_float64(one) for one in arguments] if wide else list(arguments)
+        for number in range(1, sys.maxsize):
+            results = program(given)
+            yield results
+            for n, output in self.step.fed.items():
+                given[n] = results[output]
+            for n, value in self.batches(number).items():
+                given[n] = to_float64(value) if wide else value
+
+
+def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
+    """Return the measured differences. Raises ValueError with a sentence if the steps cannot be compared."""
+    steps = RecordedStep(Path(settings.baseline)), RecordedStep(Path(settings.candidate))
+    sources = match(steps[0].inputs, steps[1].inputs)
+    unmatched = _unmatched(steps, sources)
+    lost = [
+        slot.meaning for slot, source in zip(steps[1].inputs, sources, strict=True) if not source and _must_match(slot)
+    ]
+    if lost:
+        raise ValueError(
+            f"the baseline has no counterpart of the candidate's {', '.join(lost[:3])}: their states differ"
+        )
+    say("compiling both steps, as they are and in float64")
+    baseline = Arm(steps[0], steps[0].first, steps[0].batch)
+
+    def batches(number: int) -> dict[int, Any]:
+        theirs = [*steps[0].first]
+        for n, value in steps[0].batch(number).items():
+            theirs[n] = value
+        own = steps[1].batch(number)
+        return {n: source.take(theirs) if (source := sources[n]) else own[n] for n in own}
+
+    first = [source.take(steps[0].first) if source else steps[1].first[n] for n, source in enumerate(sources)]
+    first = [one.astype(like.dtype) for one, like in zip(first, steps[1].first, strict=True)]
+    candidate = Arm(steps[1], first, batches)
+    outputs = match(steps[0].outputs, steps[1].outputs)
+    say(f"running {CHAINED} steps of each")
+    states = []
+    for number, results in zip(
+        range(CHAINED), _both(baseline, candidate, baseline.first, candidate.first), strict=False
+    ):
+        states.append({"state": f"step {number}", "results": measure(steps[1].outputs, outputs, *results)})
+    found: dict[str, Any] = {"states": states, "unmatched": unmatched, "curves": {}}
+    if settings.curve_steps:
+        say(f"running {settings.curve_steps} steps for the band of rounding")
+        late = _curves(settings, baseline, candidate, sources, found["curves"])
+        (results,) = [one for one, _ in zip(_both(baseline, candidate, *late), range(1), strict=False)]
+        states.append({"state": "late", "results": measure(steps[1].outputs, outputs, *results)})
+    return found
+
+
+def _both(baseline: Arm, candidate: Arm, first: Sequence[Any], other: Sequence[Any]) -> Iterator[tuple[list[Any], ...]]:
+    """Yield the results of each step: the baseline's as run and in float64, then the candidate's."""
+    chains = [
+        arm.chain(program, given)
+        for arm, given in ((baseline, first), (candidate, other))
+        for program in (arm.plain, arm.wide)
+    ]
+    return zip(*chains, strict=False)
+
+
+def _curves(
+    settings: Settings, baseline: Arm, candidate: Arm, sources: Sequence[Source | None], curves: dict[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """Chain both arms and the perturbed baseline as they are; return both arms' arguments after these steps.
+
+    Writes the losses of each chain into `curves`. The late arguments are the baseline's, for both arms.
+    """
+    chains = {"baseline": (baseline, baseline.first), "candidate": (candidate, candidate.first)}
+    for draw in range(DRAWS):
+        chains[f"perturbed {draw}"] = (baseline, perturb(baseline.step.inputs, baseline.first, draw))
+    running = {name: arm.chain(arm.plain, first) for name, (arm, first) in chains.items()}
+    places = {name: loss_of(arm.step.outputs) for name, (arm, _) in chains.items()}
+    curves.update({name: [] for name in chains})
+    began, state = time.monotonic(), list(baseline.first)
+    for number in range(settings.curve_steps):
+        if number >= CHAINED and time.monotonic() - began > settings.curve_s:
+            break
+        for name, chain in running.items():
+            results = next(chain)
+            if (place := places[name]) is not None:
+                curves[name].append(float(results[place]))
+            if name == "baseline":
+                for n, output in baseline.step.fed.items():
+                    state[n] = results[output]
+    own = candidate.first
+    given = [source.take(state).astype(own[n].dtype) if source else own[n] for n, source in enumerate(sources)]
+    return state, given
+
+
+def loss_of(outputs: Sequence[Slot]) -> int | None:
+    """Return the index of the loss among a step's results; None without one."""
+    scalars = [
+        n
+        for n, slot in enumerate(outputs)
+        if slot.is_float and slot.shape == () and slot.role not in ("parameter", "optimizer")
+    ]
+    named = [n for n in scalars if outputs[n].meaning.split(".")[-1] == LOSS]
+    return next(iter([*named, *(n for n in scalars if LOSS in outputs[n].meaning)]), None)
+
+
+def perturb(inputs: Sequence[Slot], values: Sequence[Any], draw: int) -> list[Any]:
+    """Return the arguments with every weight times (1 + half a unit in its last place · N(0, 1))."""
+    random = np.random.default_rng(draw)
+    found = []
+    for slot, value in zip(inputs, values, strict=True):
+        if slot.role == "parameter" and slot.is_float:
+            finfo: Any = ml_dtypes.finfo
+            unit = float(finfo(value.dtype).eps) / 2
+            value = (value.astype(np.float64) * (1 + unit * random.standard_normal(value.shape))).astype(value.dtype)
+        found.append(value)
+    return found
+
+
+def measure(
+    slots: Sequence[Slot], sources: Sequence[Source | None], a: list[Any], a64: list[Any], b: list[Any], b64: list[Any]
+) -> list[dict[str, Any]]:
+    """Return for each common result its norm in float64 and four distances.
+
+    "as_run": candidate − baseline; "float64": the same of both float64 results; "rounding": [of the baseline, of the
+    candidate], each as run − its own float64. Integers only have "as_run". A distance is null if a result is NaN.
+    """
+    rows = []
+    for n, (slot, source) in enumerate(zip(slots, sources, strict=True)):
+        if source is None:
+            continue
+        ours, theirs = b[n], source.take(a)
+        row: dict[str, Any] = {"role": slot.role, "meaning": slot.meaning, "size": int(ours.size), "type": slot.type}
+        if slot.is_float:
+            wide, their_wide = b64[n], source.take(a64)
+            row |= {
+                "norm": distance(their_wide, 0.0),
+                "as_run": distance(ours, theirs),
+                "float64": distance(wide, their_wide),
+                "rounding": [distance(theirs, their_wide), distance(ours, wide)],
+            }
+        else:
+            row |= {"norm": None, "as_run": float((ours.astype(np.int64) != theirs.astype(np.int64)).sum())}
+        rows.append(row)
+    return rows
+
+
+def distance(left: Any, right: Any) -> float | None:
+    """Return the Euclidean norm of left − right in float64; None if it is no number."""
+    gap = np.asarray(left, np.float64) - np.asarray(right, np.float64)
+    found = float(np.sqrt(np.einsum("i,i->", gap.ravel(), gap.ravel())))
+    return found if np.isfinite(found) else None
+
+
+def to_float64(value: Any) -> Any:
+    """Return an array with float64 in place of narrower floats."""
+    return value.astype(np.float64) if jax.numpy.issubdtype(value.dtype, jax.numpy.floating) else value
+
+
+def _must_match(slot: Slot) -> bool:
+    return slot.role in ("parameter", "optimizer", "data", "quantisation") and slot.is_float
+
+
+def _unmatched(steps: tuple[RecordedStep, RecordedStep], sources: Sequence[Source | None]) -> list[str]:
+    used = {place for source in sources if source for place in source.places}
+    found = [f"baseline: {slot.meaning}" for n, slot in enumerate(steps[0].inputs) if n not in used]
+    found += [
+        f"candidate: {slot.meaning}" for slot, source in zip(steps[1].inputs, sources, strict=True) if source is None
+    ]
+    return found
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write the result as JSON: {"error": sentence} if the steps cannot be compared."""
+    jax.config.update("jax_enable_x64", True)
+    began = time.monotonic()
+    settings = Settings(**json.loads(Path(argv[0]).read_text(encoding="utf-8")))
+    try:
+        found = compare(settings, lambda text: print(text, file=sys.stderr, flush=True))
+    except (ValueError, NoFunction) as error:
+        found = {"error": str(error)}
+    found |= {"seconds": time.monotonic() - began, "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    Path(argv[1]).write_text(json.dumps(found), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

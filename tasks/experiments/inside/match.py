@@ -1,0 +1,95 @@
+"""Matches two arms' arrays by meaning: equal names, stacked and single layers, other shapes of one batch."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tasks.experiments.inside.recorded_step import Slot
+
+_INDEX = re.compile(r"(?:^|(?<=\.))(?P<name>[A-Za-z]\w*?)[_.](?P<index>\d+)(?=\.|$)")
+
+
+@dataclass(frozen=True)
+class Source:
+    """How an array of one arm is made from arrays of the other arm: their indices, and the function that makes it."""
+
+    places: tuple[int, ...]
+    make: Callable[[Sequence[Any]], Any]
+
+    def take(self, values: Sequence[Any]) -> Any:
+        """Return the array, made from the other arm's `values`."""
+        return self.make([values[place] for place in self.places])
+
+
+def match(theirs: Sequence[Slot], ours: Sequence[Slot]) -> list[Source | None]:
+    """Return for each of our slots how it is made from their slots; None without a counterpart."""
+    places = {(slot.role, slot.meaning): n for n, slot in enumerate(theirs)}
+    found: list[Source | None] = [None] * len(ours)
+    for n, slot in enumerate(ours):
+        place = places.get((slot.role, slot.meaning))
+        if place is not None and _fits(theirs[place], slot):
+            found[n] = Source((place,), _reshaper(slot.shape))
+    used = {place for source in found if source for place in source.places}
+    rest = [n for n in range(len(theirs)) if n not in used]
+    missing = [n for n, source in enumerate(found) if source is None]
+    for singles, stacked, ours_are_single in ((missing, rest, True), (rest, missing, False)):
+        lists = (ours, theirs) if ours_are_single else (theirs, ours)
+        for whole, (axis, parts) in _find_stacks(singles, stacked, *lists).items():
+            if ours_are_single:
+                for index, part in enumerate(parts):
+                    found[part] = Source((whole,), _taker(axis, index))
+            else:
+                found[whole] = Source(tuple(parts), _stacker(axis))
+    return found
+
+
+def _fits(theirs: Slot, ours: Slot) -> bool:
+    if theirs.shape == ours.shape:
+        return True
+    return ours.role == "data" and np.prod(theirs.shape) == np.prod(ours.shape)
+
+
+def _reshaper(shape: tuple[int, ...]) -> Callable[[Sequence[Any]], Any]:
+    return lambda values: values[0].reshape(shape)
+
+
+def _taker(axis: int, index: int) -> Callable[[Sequence[Any]], Any]:
+    return lambda values: np.take(values[0], index, axis=axis)
+
+
+def _stacker(axis: int) -> Callable[[Sequence[Any]], Any]:
+    return lambda values: np.stack(values, axis=axis)
+
+
+def _find_stacks(
+    singles: Sequence[int], stacked: Sequence[int], single_slots: Sequence[Slot], stacked_slots: Sequence[Slot]
+) -> dict[int, tuple[int, list[int]]]:
+    """Return stacked slot → (axis of the layers, its layers' slots in order).
+
+    A layer's path has an index where the stacked path has none: `layers_0.mlp.wo` and `layers.mlp.wo`. Where several
+    axes have as many elements as there are layers, the axis that fits most arrays is chosen.
+    """
+    wholes = {(stacked_slots[n].role, stacked_slots[n].meaning): n for n in stacked}
+    groups: dict[int, dict[int, int]] = defaultdict(dict)
+    for n in singles:
+        slot = single_slots[n]
+        for found in _INDEX.finditer(slot.meaning):
+            path = slot.meaning[: found.start()] + found["name"] + slot.meaning[found.end() :]
+            if (whole := wholes.get((slot.role, path))) is not None:
+                groups[whole][int(found["index"])] = n
+    axes: dict[int, list[int]] = {}
+    for whole, parts in groups.items():
+        shape, part = stacked_slots[whole].shape, single_slots[next(iter(parts.values()))].shape
+        axes[whole] = [
+            axis for axis, size in enumerate(shape) if size == len(parts) and shape[:axis] + shape[axis + 1 :] == part
+        ]
+    votes = Counter(axis for fitting in axes.values() for axis in fitting)
+    return {
+        whole: (max(fitting, key=lambda axis: votes[axis]), [groups[whole][index] for index in sorted(groups[whole])])
+        for whole, fitting in axes.items()
+        if fitting
+    }

@@ -1,0 +1,213 @@
+"""Reads a recorded training step: its program, the arrays that go in and come out, and their recorded values.
+
+A recording is the folder that `observe_arm` fills: `step.mlir.gz`, `arguments.npz`, `observation.json`, `batch-*.npz`.
+"""
+
+import gzip
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from jax.interpreters.mlir import make_ir_context
+from jaxlib.mlir import ir
+
+from tasks.observe.inject.maxview_observe.meaning import meanings_of
+from tasks.observe.inject.maxview_observe.observation_files import ARGUMENTS, OBSERVATION, PROGRAM, batch_file
+
+_NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"')
+_RESULT = re.compile(r'"result(.*)"')
+# element type in StableHLO → NumPy's type; `_SHORT` covers the other integers and floats
+_TYPES = {
+    "i1": "bool",
+    "bf16": ml_dtypes.bfloat16,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+}
+_SHORT = re.compile(r"(ui|i|f)(\d+)")
+_WORDS = {"ui": "uint", "i": "int", "f": "float"}
+STATE = ("parameter", "optimizer", "counter")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One input or output of a program."""
+
+    role: str
+    meaning: str  # path without the parts that Linen or NNX add; equal in both arms
+    shape: tuple[int, ...]
+    type: str  # element type in StableHLO, "bf16"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether its elements are floating-point numbers."""
+        return self.type.startswith(("f", "bf"))
+
+
+class RecordedStep:
+    """One arm's recorded step. Inputs and outputs are in the program's order."""
+
+    def __init__(self, folder: Path):
+        """Read a recording. Raises ValueError if it is incomplete or if its program cannot be parsed."""
+        self.folder = folder
+        try:
+            self.text = gzip.decompress((folder / PROGRAM).read_bytes()).decode()
+            self.record: dict[str, Any] = json.loads((folder / OBSERVATION).read_text(encoding="utf-8"))
+            stored = np.load(folder / ARGUMENTS, allow_pickle=False)
+        except OSError as error:
+            raise ValueError(f"the step was not recorded: {error}") from error
+        self._stored = {key.partition("|")[2]: stored[key] for key in stored.files}
+        self.names = list(self._stored)
+        with mlir_context():
+            module = parse(self.text)
+            self.devices = _partitions(module)
+            main = find_main(module)
+            arguments = main.regions[0].blocks[0].arguments
+            types = [str(one.type) for one in arguments]
+            located = [found[1] if (found := _NAME.match(str(one.location))) else "" for one in arguments]
+            results = [str(one) for one in ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results]
+            self._result_names = _result_names(main, len(results))
+        self.kept = self._find_kept(located)
+        roles = meanings_of(self.names)
+        self.inputs = [Slot(*roles[place], *split_type(kind)) for place, kind in zip(self.kept, types, strict=True)]
+        self.fed = self._find_fed([split_type(kind) for kind in results])
+        self.outputs = self._find_outputs([split_type(kind) for kind in results])
+
+    def _find_kept(self, located: Sequence[str]) -> list[int]:
+        """Return the index among the call's arguments of each input of the program."""
+        kept = self.record.get("kept")
+        if kept is not None and len(kept) == len(located):
+            return list(kept)
+        if len(located) == len(self.names):
+            return list(range(len(located)))
+        places = {name: place for place, name in enumerate(self.names)}
+        missing = [name for name in located if name not in places]
+        if missing:
+            raise ValueError(f"the program's input {missing[0] or '(without a name)'} was not recorded")
+        return [places[name] for name in located]
+
+    def _find_fed(self, results: Sequence[tuple[tuple[int, ...], str]]) -> dict[int, int]:
+        """Return input → the output that becomes this input in the next step."""
+        feeds = self.record.get("feeds")
+        if feeds is not None:
+            return {n: feeds[place] for n, place in enumerate(self.kept) if feeds[place] is not None}
+        named = dict(zip(meanings_of(self._result_names), range(len(results)), strict=True))
+        return {
+            n: output
+            for n, slot in enumerate(self.inputs)
+            if (output := named.get((slot.role, slot.meaning))) is not None
+            and results[output] == (slot.shape, slot.type)
+        }
+
+    def _find_outputs(self, results: Sequence[tuple[tuple[int, ...], str]]) -> list[Slot]:
+        feeding = {output: self.inputs[n] for n, output in self.fed.items()}
+        if feeds := self.record.get("feeds"):  # outputs for arguments that the program does not read
+            roles = meanings_of(self.names)
+            named = {output: roles[place] for place, output in enumerate(feeds) if output is not None}
+        else:
+            named = {}
+        found = []
+        for n, (place, kind) in enumerate(zip(meanings_of(self._result_names), results, strict=True)):
+            known = (feeding[n].role, feeding[n].meaning) if n in feeding else named.get(n)
+            role, meaning = known or ((place[0] if place[0] != "data" else "metric"), place[1])
+            found.append(Slot(role, meaning, *kind))
+        return found
+
+    @cached_property
+    def first(self) -> list[np.ndarray]:
+        """The values of the inputs in the first call."""
+        return [
+            restore(self._stored[self.names[place]], slot) for place, slot in zip(self.kept, self.inputs, strict=True)
+        ]
+
+    @cached_property
+    def batches(self) -> int:
+        """The number of calls whose batches were recorded, at least 1."""
+        number = 1
+        while batch_file(self.folder, number).exists():
+            number += 1
+        return number
+
+    def batch(self, number: int) -> dict[int, np.ndarray]:
+        """Return input → value in a call, for inputs that no output feeds; recorded batches are used in turns."""
+        turn = number % self.batches
+        fresh = [n for n in range(len(self.inputs)) if n not in self.fed]
+        if turn == 0:
+            return {n: self.first[n] for n in fresh}
+        stored = np.load(batch_file(self.folder, turn), allow_pickle=False)
+        values = {key.partition("|")[2]: stored[key] for key in stored.files}
+        return {
+            n: restore(values[name], self.inputs[n]) if (name := self.names[self.kept[n]]) in values else self.first[n]
+            for n in fresh
+        }
+
+
+@contextmanager
+def mlir_context() -> Iterator[None]:
+    """Provide the context and the location that programs of JAX are parsed and changed in."""
+    with make_ir_context() as context, ir.Location.unknown(context):
+        context.allow_unregistered_dialects = True
+        yield
+
+
+def parse(text: str) -> Any:
+    """Return the module of a program's text. Raises ValueError if this JAX cannot parse it."""
+    try:
+        return ir.Module.parse(text)
+    except ir.MLIRError as error:
+        raise ValueError(f"the program cannot be parsed by this JAX: {str(error).partition(chr(10))[0]}") from error
+
+
+def find_main(module: Any) -> Any:
+    """Return the operation of a module's public function."""
+    for held in module.body.operations:
+        operation = held.operation
+        if operation.name == "func.func" and ir.StringAttr(operation.attributes["sym_name"]).value == "main":
+            return operation
+    raise ValueError("the program has no function main")
+
+
+def split_type(text: str) -> tuple[tuple[int, ...], str]:
+    """Return shape and element type of `tensor<4x8xbf16>`."""
+    *sizes, kind = text.removeprefix("tensor<").removesuffix(">").split(",")[0].split("x")
+    return tuple(map(int, sizes)), kind
+
+
+def numpy_type(kind: str) -> np.dtype[Any]:
+    """Return NumPy's type of an element type in StableHLO."""
+    found = _SHORT.fullmatch(kind)
+    return np.dtype(_TYPES.get(kind) or (f"{_WORDS[found[1]]}{found[2]}" if found else kind))
+
+
+def restore(bits: np.ndarray, slot: Slot) -> np.ndarray:
+    """Return stored bits as an array of the slot's type and shape."""
+    kind = numpy_type(slot.type)
+    values = (
+        bits if bits.dtype == kind else bits.view(kind) if bits.dtype.itemsize == kind.itemsize else bits.astype(kind)
+    )
+    return values.reshape(slot.shape)
+
+
+def _partitions(module: Any) -> int:
+    attributes = module.operation.attributes
+    name = "mhlo.num_partitions"
+    return int(ir.IntegerAttr(attributes[name]).value) if name in attributes else 1
+
+
+def _result_names(main: Any, count: int) -> list[str]:
+    """Return the names that JAX gave the results: their paths; `result[n]` if the program has none."""
+    if "res_attrs" not in main.attributes:
+        return [f"[{n}]" for n in range(count)]
+    found = []
+    for n, attribute in enumerate(ir.ArrayAttr(main.attributes["res_attrs"])):
+        named: Any = ir.DictAttr(attribute)
+        held = {one.name: str(one.attr) for one in named}
+        name = _RESULT.fullmatch(held.get("jax.result_info", "").replace("\\22", "'"))
+        found.append(name[1] if name else f"[{n}]")
+    return found

@@ -1,0 +1,51 @@
+"""Compiles StableHLO programs and runs them on arrays of NumPy, on one device or on several (virtual) ones."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.backend import get_backend
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxlib.xla_client import CompileOptions, DeviceAssignment, DeviceList
+
+
+class Program:
+    """One compiled program. All arguments and results are whole on every device."""
+
+    def __init__(self, text: str, devices: int, *, quickly: bool = False):
+        """Compile a program for `devices` devices. Raises ValueError if it does not compile here.
+
+        quickly: skip the compiler's optimisations, for programs that run only a few times. Halves the compile time.
+        """
+        if devices > jax.device_count():
+            raise ValueError(f"the step runs on {devices} devices; here are {jax.device_count()}")
+        self.devices = jax.devices()[:devices]
+        options = CompileOptions()
+        if quickly:
+            debug = options.executable_build_options.debug_options
+            debug.xla_backend_optimization_level, debug.xla_llvm_disable_expensive_passes = 0, True
+        if devices > 1:
+            options.num_partitions = devices
+            build = options.executable_build_options
+            build.num_partitions, build.use_spmd_partitioning = devices, True
+            build.use_shardy_partitioner = "sdy.mesh" in text
+            build.device_assignment = DeviceAssignment.create(np.arange(devices).reshape(1, devices))
+            build.allow_spmd_sharding_propagation_to_output = [False]
+            build.allow_spmd_sharding_propagation_to_parameters = [False]
+        try:
+            self.executable = get_backend().compile_and_load(text.encode(), DeviceList(tuple(self.devices)), options)
+        except jax.errors.JaxRuntimeError as error:
+            raise ValueError(f"the program does not compile here: {str(error).partition(chr(10))[0]}") from error
+        mesh = Mesh(np.array(self.devices), ("all",))
+        self.everywhere = NamedSharding(mesh, PartitionSpec())
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        """Run the program; return its results as arrays of NumPy."""
+        given = [
+            jax.device_put(one, self.everywhere if len(self.devices) > 1 else self.devices[0]) for one in arguments
+        ]
+        if len(self.devices) == 1:
+            return [np.asarray(one) for one in self.executable.execute(given)]
+        made = self.executable.execute_sharded(given).disassemble_into_single_device_arrays()
+        return [np.asarray(shards[0]) for shards in made]

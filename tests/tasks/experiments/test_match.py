@@ -1,0 +1,48 @@
+"""Arrays of two arms are matched by meaning; layers are stacked and taken apart; a batch may have another shape."""
+
+import numpy as np
+
+from tasks.experiments.inside.match import match
+from tasks.experiments.inside.recorded_step import Slot
+
+
+def slot(meaning: str, *shape: int, role: str = "parameter") -> Slot:
+    return Slot(role, meaning, shape, "f32")
+
+
+def test_equal_meanings_match_in_any_order() -> None:
+    found = match([slot("a.w", 2), slot("b.w", 2)], [slot("b.w", 2), slot("a.w", 2), slot("c.w", 2)])
+    assert [source.places if source else None for source in found] == [(1,), (0,), None]
+
+
+def test_one_path_with_another_shape_has_no_counterpart() -> None:
+    assert match([slot("a.w", 2)], [slot("a.w", 3)]) == [None]
+
+
+def test_a_batch_is_reshaped() -> None:
+    batch = np.arange(8)
+    (found,) = match([slot("inputs", 8, role="data")], [slot("inputs", 4, 2, role="data")])
+    assert found is not None
+    np.testing.assert_array_equal(found.take([batch]), batch.reshape(4, 2))
+
+
+def test_layers_are_stacked_along_the_axis_that_fits_all_arrays() -> None:
+    """Of `w` both axes of 2 fit; the axis of `scale` decides."""
+    single = [slot(f"layers_{n}.{name}", *shape) for n in (1, 0) for name, shape in (("w", (3, 2)), ("scale", (3,)))]
+    stacked = [slot("layers.w", 3, 2, 2), slot("layers.scale", 3, 2)]
+    values = [np.random.default_rng(n).normal(size=one.shape) for n, one in enumerate(single)]
+    found = match(single, stacked)
+    assert all(found)
+    np.testing.assert_array_equal(found[0].take(values), np.stack([values[2], values[0]], axis=1))  # type: ignore[union-attr]
+    np.testing.assert_array_equal(found[1].take(values), np.stack([values[3], values[1]], axis=1))  # type: ignore[union-attr]
+    whole = [source.take(values) for source in found if source]
+    back = match(stacked, single)
+    for source, value in zip(back, values, strict=True):
+        assert source is not None
+        np.testing.assert_array_equal(source.take(whole), value)
+
+
+def test_numbers_that_are_no_layers_stay() -> None:
+    names = ["layers.mlp.wi_0", "layers.mlp.wi_1"]
+    found = match([slot(name, 3, 2) for name in names], [slot(name, 3, 2) for name in names])
+    assert [source.places for source in found if source] == [(0,), (1,)]
