@@ -125,7 +125,8 @@ MFU = Metric(
     judged="shown", why="follows from the steady step time, which is judged", of_steps=mfu_percent, optional=True,
 )  # fmt: skip
 GOODPUT = Metric(
-    name="goodput", title="Goodput", unit="%", better="higher",
+    # neither is better: a slower step computes for a larger share of the time
+    name="goodput", title="Goodput", unit="%", better="equal",
     rule="productive step time over the run's wall time, all runs together", decimals=1,
     judged="shown", why="follows from the step time, which is judged, and from storage, restarts and the run's length",
     of_runs=goodput, optional=True, trend=True,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tasks.diff.compare_logs import archive, compare_pair
-from tasks.history.record_rows import history_rows
+from tasks.history.record_rows import history_rows, run_values
 from tasks.ingest.given_logs import read_pair
 from tasks.publish.site.history_page import title_of
 from tasks.store import Store
@@ -51,6 +51,21 @@ def test_goodput_and_badput_add_up_to_the_wall_time(
     kept = history_rows(record, records).filter(metric="goodput")
     assert kept["value"].to_list() == [pytest.approx(row.baseline), pytest.approx(row.candidate)]
     assert title_of("goodput") == "Goodput"
+
+
+def test_a_slower_step_does_not_improve_goodput(logs: Logs, store: Store, tmp_path: Path) -> None:
+    """The slower arm computes for a larger share of its time: neither direction is better."""
+    files = [tmp_path / name for name in ("a.txt", "b.txt")]
+    for file, seconds in zip(files, (100.0, 108.0), strict=True):
+        lines = [logs.line(logs.step_text(0, seconds=1000.0), second=1100)]
+        lines += [logs.line(logs.step_text(n, seconds=seconds), second=1100 + int(seconds) * n) for n in range(1, 21)]
+        file.write_bytes(logs.framed(*lines))
+    records = archive(read_pair(files), store)
+    (row,) = [row for row in compare_pair(records, case="01_base", aa=True).rows if row.metric == "goodput"]
+    assert row.difference is not None
+    assert row.difference > 0
+    (better,) = {value["better"] for run in records for value in run_values(run) if value["metric"] == "goodput"}
+    assert better == "equal"
 
 
 def test_a_log_without_an_end_has_no_goodput(logs: Logs, store: Store, tmp_path: Path) -> None:
