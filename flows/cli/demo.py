@@ -9,7 +9,7 @@ from configs.comparison import list_names
 from tasks.diff.compare_logs import UNTITLED, LogArguments, archive, compare_pair
 from tasks.diff.decide import ONE_RUN
 from tasks.history.history_table import load_history
-from tasks.history.series import find_series, judge
+from tasks.history.series import find_series, judge_history
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.site.comparison_pages import publish_comparison
@@ -54,7 +54,7 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
     for night, records in nights.items():
         _write_night(records, QUARANTINED if night == max(nights) else {}, store)
     train()
-    judged = [judge(series) for series in find_series(load_history(store.files))]
+    judged = judge_history(find_series(load_history(store.files)))
     write_history_page(judged, store)
     return store.address_of(store.path / PAGE)
 

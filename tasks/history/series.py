@@ -13,6 +13,8 @@ import polars as pl
 
 from configs.schema import Frozen
 from tasks.history.change_points import Change, Drift, Trend, find_trend
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import STEP_TIME
 
 type Line = Literal["baseline", "candidate", "ratio"]
 type Cause = Literal["candidate", "shared", "baseline", "both"]
@@ -21,6 +23,9 @@ LINES: tuple[Line, ...] = ("baseline", "candidate", "ratio")
 NEAR_NIGHTS = 2  # changes of two lines up to this many nights apart have one cause
 MIN_CHANGE = 0.005  # relative; smaller changes are irrelevant
 KEYS = ("comparison", "pair", "case", "target", "metric")
+STEP_TIMES = (STEP_TIME.name, STEP_TIME.quick)
+# metrics whose changes have the cause of the step time's change
+FOLLOWERS = frozenset(metric.name for metric in METRICS if metric.verdict_of == STEP_TIME.name)
 
 
 class Night(Frozen):
@@ -163,6 +168,50 @@ class JudgedSeries(Frozen):
     notes: tuple[str, ...]  # sentences about drifts, and about too few nights
 
 
+def judge_history(found: Sequence[Series], metrics: Sequence[str] = ()) -> list[JudgedSeries]:
+    """Judge series that belong together; return those of `metrics`, or all of them if it is empty.
+
+    A change of a metric that follows from the step time (FOLLOWERS) has the cause of the step time's change near it,
+    if there is one.
+    """
+    judged = [judge(series) for series in found]
+    leading: dict[tuple[str, ...], list[JudgedSeries]] = {}
+    for item in judged:
+        if item.series.metric in STEP_TIMES:
+            leading.setdefault(_place(item.series), []).append(item)
+    return [
+        _follow(item, leading.get(_place(item.series), ())) if item.series.metric in FOLLOWERS else item
+        for item in judged
+        if not metrics or item.series.metric in metrics
+    ]
+
+
+def _place(series: Series) -> tuple[str, ...]:
+    """Return the values of KEYS except the metric."""
+    return series.comparison, series.pair, series.case, series.target
+
+
+def _follow(item: JudgedSeries, leading: Sequence[JudgedSeries]) -> JudgedSeries:
+    """Return the series with the causes of the changes of `leading`, the series of the step times, where they are near.
+
+    Of several near changes, one of the same line comes first, then one of the ratio.
+    """
+    order = [night.comparison_id for night in item.series.nights]
+    events = []
+    for event in item.events:
+        near = [
+            other
+            for one in leading
+            for other in one.events
+            if other.after.comparison_id in order
+            and abs(order.index(other.after.comparison_id) - order.index(event.after.comparison_id)) <= NEAR_NIGHTS
+        ]
+        near.sort(key=lambda other: (other.line != event.line, other.line != "ratio"))
+        changes = near[0].model_dump(include={"cause", "meaning"}) if near else {}
+        events.append(event.model_copy(update=changes))
+    return item.model_copy(update={"events": tuple(events)})
+
+
 def judge(series: Series) -> JudgedSeries:
     """Find the trends of the baseline, the candidate and their ratio, and the changes in them with their causes."""
     lines = {line: _find_trend(series, line) for line in LINES}
@@ -234,7 +283,8 @@ def _notes(series: Series, lines: dict[Line, LineTrend]) -> list[str]:
         if line.trend.drift is not None:
             notes.append(f"{names[name]} drifts: {_show_drift(line.trend.drift, series, name)}")
     base, ratio = lines["baseline"].trend, lines["ratio"].trend
-    if base.drift is not None and ratio.drift is None and not ratio.changes:
+    # of a metric that follows from the step time, the step time's series has the cause
+    if base.drift is not None and ratio.drift is None and not ratio.changes and series.metric not in FOLLOWERS:
         notes.append(f"machine or {series.baseline_arm} drifted, not your branch: the ratio of the two is stable")
     if lines["ratio"].trend.too_few:
         count = len(lines["ratio"].nights)

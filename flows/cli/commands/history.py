@@ -44,7 +44,7 @@ def history(
     """
     from tasks.history.describe_series import exit_status, suggest_next, to_json
     from tasks.history.history_table import compact_history, load_history, rebuild_history
-    from tasks.history.series import find_series, judge
+    from tasks.history.series import find_series, judge_history
     from tasks.publish.site.history_page import write_history_page
     from tasks.publish.site.index_page import rebuild_index
     from tasks.records.text import counted
@@ -59,7 +59,7 @@ def history(
     if compact:
         errors.print(f"put together: {counted(compact_history(store.files), 'file')}")
     table, metrics = load_history(store.files), metric or ()
-    judged = [judge(s) for s in find_series(table, case=case, metrics=metrics, target=target, since=start)]
+    judged = judge_history(find_series(table, case=case, target=target, since=start), metrics)
     if not judged:
         cases, known = (sorted(table[column].unique().to_list()) for column in ("case", "metric"))
         raise ValueError(_explain_empty(filter(None, [case, *metrics, target]), cases, known))

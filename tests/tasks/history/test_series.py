@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.history.history_table import append_comparison, load_history
-from tasks.history.series import Night, Series, find_series, judge
+from tasks.history.series import Night, Series, find_series, judge, judge_history
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 
@@ -93,6 +93,32 @@ def test_a_higher_rate_is_an_improvement() -> None:
     judged = judge(make(flat, from_20, better="higher"))
     assert {event.worse for event in judged.events} == {False}
     assert {event.worse for event in judge(make(flat, from_20, better="equal")).events} == {None}
+
+
+def test_a_rate_that_follows_from_the_step_time_has_its_cause() -> None:
+    """The candidate is slower from night 20 on. Its printed rate is of one step: too noisy for a change of the ratio,
+    so that alone it seems to be shared by both arms."""
+    step = make(flat, from_20)
+    drawn = [night.baseline for night in make(lambda n: 1 / from_20(n), flat).nights]
+    nights = [
+        night.model_copy(update={"candidate": value, "baseline": value}) for night, value in zip(step.nights, drawn)
+    ]
+    rate = step.model_copy(update={"metric": "tflops_per_device", "better": "higher", "nights": tuple(nights)})
+    assert {event.cause for event in judge(rate).events} == {"shared"}  # alone, it has no better explanation
+    judged = judge_history([rate, step])
+    meanings = {event.meaning for item in judged for event in item.events}
+    assert {event.cause for item in judged for event in item.events} == {"candidate"}
+    assert not any("not your branch" in meaning for meaning in meanings)
+    assert {event.worse for item in judged for event in item.events} == {True}
+    (only,) = judge_history([rate, step], ["tflops_per_device"])  # the step time decides, also if it is not shown
+    assert only == judged[0]
+
+
+def test_the_drift_of_a_rate_is_not_called_the_machines() -> None:
+    drift = make(lambda n: 1 - 0.004 * n, lambda n: 1 - 0.004 * n, better="higher")
+    rate = drift.model_copy(update={"metric": "tflops_per_device"})
+    (judged,) = judge_history([rate])
+    assert not any("not your branch" in note for note in judged.notes)
 
 
 def test_a_slow_machine_is_distinguished_from_the_branch() -> None:
