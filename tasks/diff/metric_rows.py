@@ -59,16 +59,11 @@ def _entry_row(
         changes, of = metric.printed.model_dump(include={"decimals", "precision"}), metric.printed.of
         metric, cells = metric.model_copy(update=changes), (of(arms[0].first), of(arms[1].first))
     decision = missing_decision(cells, arms)
-    if decision is None and metric.judged == "noise":
+    if metric.judged == "noise":  # the row of the step time decides for it
         judging = decisions[metric.verdict_of]
         level = f"the {judging.level}" if judging.level else "the step time"
         flip = _sign_flip(cells, steady.difference, level) if metric is MEAN_STEP else ""
-        # threshold and effect of the other row are not copied: they belong to other numbers
-        decision = Decision(
-            verdict=judging.verdict,
-            reason=f"see {level}: {metric.why}{flip}",
-            **judging.model_dump(include={"threshold_text", "evidence", "runs_wanted", "cost_text"}),
-        )
+        decision = not_judged(decision.reason if decision else f"see {level}: {metric.why}{flip}")
     elif decision is None and metric.judged == "exact":
         decision = _decide(metric, cells, arms, tolerances, decisions)
     notes = [f"{arm.label}: {cell.note}" for arm, cell in zip(arms, cells, strict=True) if cell.note]

@@ -15,7 +15,7 @@ from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.effects import draw_effects
-from tasks.publish.content.verdict_words import FIXES, first_clauses, threshold_text, word_of
+from tasks.publish.content.verdict_words import FIXES, first_clauses, threshold_text
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
@@ -67,7 +67,7 @@ def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> Metri
     drawn. Their rows are preferred, then the step time, then rows that MaxView lacks.
     """
     drawn = set(effects)
-    judged = [row for row in record.rows if word_of(record, row) != NOT_JUDGED and not row.allowed]
+    judged = [row for row in record.rows if row.verdict != NOT_JUDGED and not row.allowed]
     same_word = [row for row in judged if row.verdict == record.verdict] or judged
 
     def rank(row: MetricDiff) -> tuple[bool, bool, bool]:
@@ -101,8 +101,8 @@ def sum_up(record: ComparisonRecord) -> str:
         steps = max((parity.steps for parity in equal), default=0)
         common = f"The {steps} steps before agree in {names}" if steps else "Nothing was compared" if ended else ""
         return f"{'; '.join(filter(None, (common, measured)))}." if common else ""
-    alike = [visible(row.title) for row in record.rows if word_of(record, row) == "same"]
-    open_rows = [row for row in record.rows if word_of(record, row) == "unknown"]
+    alike = [visible(row.title) for row in record.rows if row.verdict == "same"]
+    open_rows = [row for row in record.rows if row.verdict == "unknown"]
     parts = [f"{_list(alike)} {'is' if len(alike) == 1 else 'are'} the same"] if alike else []
     if open_rows:
         own = next((row for row in open_rows if row.group == "ours"), open_rows[0])

@@ -99,20 +99,14 @@ GROUPS: dict[Literal["maxview", "ours"], str] = {
 }
 
 
-def word_of(record: ComparisonRecord, row: MetricDiff) -> Verdict:
-    """Return the displayed verdict of a row: `not judged` if the row of the step time decides for it, else its own."""
-    has_step_time = any(other.metric == STEP_TIME.name for other in record.rows)
-    return "not judged" if has_step_time and row.metric in SHOWN_ONLY else row.verdict
-
-
 def count_rows(record: ComparisonRecord, word: Verdict) -> int:
     """Return how many rows have this displayed verdict."""
-    return sum(word_of(record, row) == word for row in record.rows)
+    return sum(row.verdict == word for row in record.rows)
 
 
 def list_rows_to_explain(record: ComparisonRecord) -> list[MetricDiff]:
-    """Return the rows whose displayed verdict is neither `same` nor `not judged`; these need a reason."""
-    return [row for row in record.rows if word_of(record, row) not in ("same", NOT_JUDGED)]
+    """Return the rows whose verdict is neither `same` nor `not judged`; these need a reason."""
+    return [row for row in record.rows if row.verdict not in ("same", NOT_JUDGED)]
 
 
 def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> str:

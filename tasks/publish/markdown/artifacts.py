@@ -30,7 +30,6 @@ from tasks.publish.content.verdict_words import (
     sides_of,
     split_facts,
     threshold_text,
-    word_of,
 )
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
@@ -92,13 +91,13 @@ def summary_markdown(record: ComparisonRecord) -> str:
 def table_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
     """Return one row per metric of all comparisons, the worst first, for a table artifact; every value is a string."""
     pairs = [(record, row) for record in records for row in record.rows]
-    pairs.sort(key=lambda pair: WORST_FIRST.index(word_of(*pair)))
+    pairs.sort(key=lambda pair: WORST_FIRST.index(pair[1].verdict))
     return [_table_row(record, row) for record, row in pairs]
 
 
 def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
     return {
-        "verdict": name_verdict(word_of(record, row)),
+        "verdict": name_verdict(row.verdict),
         "case": visible(record.case),
         "metric": visible(row.title),
         "baseline": cell_text(row.baseline_text, record.baseline),
@@ -176,7 +175,7 @@ def _tables(record: ComparisonRecord) -> list[str]:
 
 
 def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
-    word = word_of(record, row)
+    word = row.verdict
     verdict = name_verdict(word)
     return [
         f"**{verdict}**" if word in ("regressed", "changed") else verdict,

@@ -81,8 +81,8 @@ class Drawing:
         index = parse_index(store.files.read(PAGE).decode("utf-8", "replace")) if store.files.stat(PAGE) else None
         self._died = {item.page for item in index.comparisons if item.died} if index else set()
         self._days = sorted({show_date(night) for item in judged for night in item.series.nights})  # columns of a chart
-        # per group and case: page, day, verdict and x of each night
-        self.rows: list[list[tuple[str, str, str, float]]] = []
+        # per group and case: page, day and x of each night
+        self.rows: list[list[tuple[str, str, float]]] = []
         self.charts: list[tuple[int, *tuple[list[float | None], ...]]] = []  # index in `rows`; values per arm and night
 
     def ticks(self) -> list[tuple[float, str, str]]:
@@ -136,9 +136,7 @@ class Drawing:
             for day, found in of_day.items()
             for at, night in enumerate(found)
         }
-        self.rows.append(
-            [(self._link(series[0], n), show_date(n), n.verdict or "", places[n.comparison_id]) for n in ordered]
-        )
+        self.rows.append([(self._link(series[0], n), show_date(n), places[n.comparison_id]) for n in ordered])
         return len(self.rows) - 1, places
 
     def _cell(self, item: JudgedSeries, row: int, places: Places) -> dict[str, Any]:

@@ -17,12 +17,12 @@ if (byId("filters")) { // an empty store has none
   set(cursor, { class: "cursor", y1: 0, y2: 40 });
   for (const chart of all("[data-chart]")) {
     const [row, ...values] = charts[chart.dataset.chart];
-    const nights = rows[row].map(([page, day, verdict, x], at) => ({ page, day, verdict, x, values: values.map((line) => line[at]) })).filter((night) => night.values.some((value) => value !== null));
+    const nights = rows[row].map(([page, day, x], at) => ({ page, day, x, values: values.map((line) => line[at]) })).filter((night) => night.values.some((value) => value !== null));
     let place = nights.length - 1;
     const put = (next) => {
       place = Math.max(0, Math.min(nights.length - 1, next));
-      const { day, verdict, values: [baseline, candidate] } = nights[place];
-      set(chart, { "aria-valuenow": place, "aria-valuetext": `${day}, baseline ${baseline ?? "–"}, candidate ${candidate ?? "–"}${verdict && ", " + verdict}` });
+      const { day, values: [baseline, candidate] } = nights[place];
+      set(chart, { "aria-valuenow": place, "aria-valuetext": `${day}, baseline ${baseline ?? "–"}, candidate ${candidate ?? "–"}` });
     };
     const tell = (next) => {
       put(next);

@@ -39,7 +39,6 @@ from tasks.publish.content.verdict_words import (
     split_facts,
     threshold_text,
     unbroken,
-    word_of,
 )
 from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
 from tasks.records.text import visible
@@ -193,7 +192,7 @@ class _Metrics:
             for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
                 table.add_column(Text(head), justify="right" if 0 < place < 4 else "left", overflow="fold", width=width)
             for row, (*texts, verdict) in of_group:
-                told = Text(verdict, style=OUTCOMES[word_of(self.record, row)].style)
+                told = Text(verdict, style=OUTCOMES[row.verdict].style)
                 table.add_row(*(Text(text, overflow="fold") for text in texts), told)
             yield table
             first = False
@@ -201,7 +200,7 @@ class _Metrics:
 
 def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
     texts = [unbroken(text, GLUE) for text in show_cells(record, row)]
-    return [*texts, name_verdict(word_of(record, row)).replace(" ", GLUE)]
+    return [*texts, name_verdict(row.verdict).replace(" ", GLUE)]
 
 
 def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:

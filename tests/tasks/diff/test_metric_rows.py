@@ -94,10 +94,9 @@ def test_single_steps_and_means_defer_to_the_steady_steps(make_run: MakeRun, com
     steady = row_of(record, "step_time_s")
     for metric in ("tflops_per_device", "tokens_per_s", "avg_step_time_s"):
         row = row_of(record, metric)
-        assert row.verdict == steady.verdict
+        assert row.verdict == "not judged"
         assert row.reason.startswith("see the steady steps: ")
-        assert row.threshold is None  # it has another unit
-        assert row.threshold_text == "±2 %"  # of a TPU
+        assert (row.threshold, row.threshold_text) == (None, "")
     assert steady.threshold == pytest.approx(0.02 * 0.1)
 
 
@@ -305,7 +304,7 @@ def test_three_repeats_can_decide(
 ) -> None:
     record = compare(repeats(make_run, "linen", (1.0, 1.01, 0.99)), repeats(make_run, "nnx", candidate))
     assert row_of(record, "step_time_s").verdict == verdict
-    assert row_of(record, "tflops_per_device").verdict == verdict
+    assert row_of(record, "tflops_per_device").verdict == "not judged"
     assert record.verdict == verdict
 
 
@@ -369,8 +368,8 @@ def test_a_run_that_slows_down_at_its_end_is_not_the_same(make_run: MakeRun, com
 def test_the_same_program_and_host_code_leave_only_noise(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     slow = make_run("nnx", seconds=SLOW, plan=KNOWN_SOURCE, record=SAME_PROGRAM)
     record = compare(make_run("linen", plan=KNOWN_SOURCE, record=SAME_PROGRAM), slow)
-    for metric in ("step_time_s", "avg_step_time_s"):
-        assert row_of(record, metric).verdict == "same", metric
+    assert row_of(record, "step_time_s").verdict == "same"
+    assert row_of(record, "avg_step_time_s").verdict == "not judged"
     assert "noise by construction" in row_of(record, "step_time_s").reason
     assert record.verdict == "same"
 

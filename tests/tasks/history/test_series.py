@@ -101,7 +101,8 @@ def test_a_rate_that_follows_from_the_step_time_has_its_cause() -> None:
     step = make(flat, from_20)
     drawn = [night.baseline for night in make(lambda n: 1 / from_20(n), flat).nights]
     nights = [
-        night.model_copy(update={"candidate": value, "baseline": value}) for night, value in zip(step.nights, drawn)
+        night.model_copy(update={"candidate": value, "baseline": value})
+        for night, value in zip(step.nights, drawn, strict=True)
     ]
     rate = step.model_copy(update={"metric": "tflops_per_device", "better": "higher", "nights": tuple(nights)})
     assert {event.cause for event in judge(rate).events} == {"shared"}  # alone, it has no better explanation
