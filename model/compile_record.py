@@ -9,8 +9,10 @@ equal step.
 """
 
 import argparse
+import base64
 import gzip
 import hashlib
+import importlib
 import importlib.metadata
 import json
 import math
@@ -30,8 +32,10 @@ from typing import Any, NoReturn
 
 import jax
 import numpy as np
+from jax.interpreters.mlir import make_ir_context
 from jax.sharding import NamedSharding, Sharding
 from jax.stages import Compiled, Lowered
+from jaxlib.mlir import ir
 
 VERSION = 1
 FILE, LOWERED, OPTIMISED = "compile.json", "lowered.mlir.gz", "optimised.hlo.gz"
@@ -42,6 +46,10 @@ MEMORY = (
 DEVICE_MEMORY = "device"  # JAX's name for a device's own memory, which `describe_array` does not show
 # Messages of a program that does not fit into the memory of a device.
 OVERFLOW = re.compile(r"HbmOom|memory space hbm|RESOURCE_EXHAUSTED.*\bhbm\b", re.IGNORECASE)
+# A kernel in a program's text: MLIR bytecode, which begins with "ML\xefR", in base64 (TPU) or as an MLIR string (GPU).
+KERNEL = re.compile(r'(?:(?<=")|(?<=\\22))TUzvU[g-v][\w+/]*={0,2}|(?<=")ML\\EFR(?:[^"\\]|\\.)*')
+KERNEL_DIALECTS = ("jaxlib.mosaic.python.tpu", "jaxlib.mosaic.python.mosaic_gpu", "jaxlib.triton.dialect")
+KERNEL_LOCATIONS = "tpu.locs"  # the attribute of the module that holds a TPU kernel's locations, apart from the kernel
 
 
 class NothingCompiled(RuntimeError):
@@ -183,6 +191,7 @@ def sha256(text: str) -> str:
 
 def strip_stablehlo(text: str) -> str:
     """Return a lowered program without locations and result names, its functions numbered by first use."""
+    text = strip_kernels(text)
     text = re.sub(r"(?m)^#loc.*\n", "", text)
     text = re.sub(r" loc\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", text)
     text = re.sub(r'jax\.result_info = "[^"]*"', "", text)
@@ -191,6 +200,7 @@ def strip_stablehlo(text: str) -> str:
 
 def strip_hlo(text: str) -> str:
     """Return an optimised program without metadata and source tables, its instructions numbered by first use."""
+    text = strip_kernels(text)
     # the entry's parameter list; the parameter instructions repeat its types
     text = re.sub(r"(?m)^(ENTRY \S+ )\(.*$", r"\1", text)
     text = re.sub(r",? metadata=\{[^}]*\}", "", text)
@@ -198,6 +208,34 @@ def strip_hlo(text: str) -> str:
     text = re.sub(r'"original_instruction":"[^"]*"', "", text)
     text = re.sub(r"(?m)^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", "", text)
     return number_names(text, r"%[\w.$-]+", "%v")
+
+
+def strip_kernels(text: str) -> str:
+    """Return a program's text with a digest of its operations, without source locations, for each Pallas kernel."""
+    text = re.sub(r'kernel_hash = "(?:[^"\\]|\\.)*"', "", text)  # JAX's hash of a GPU kernel includes locations
+    return KERNEL.sub(lambda found: digest_kernel(found.group()), text)
+
+
+def digest_kernel(encoded: str) -> str:
+    """Return the digest of a kernel's operations. encoded: a match of KERNEL; returned if this JAX cannot parse it."""
+    with make_ir_context() as context:
+        for name in KERNEL_DIALECTS:
+            with suppress(ImportError):
+                importlib.import_module(name).register_dialect(context)
+        if encoded.startswith("ML"):
+            code = ir.StringAttr(ir.Attribute.parse(f'"{encoded}"')).value_bytes
+        else:
+            code = base64.b64decode(encoded)
+        # Mosaic's serialised dialects are never registered. Operations of other unregistered dialects would lose their
+        # attributes without an error.
+        context.allow_unregistered_dialects = b"stable_mosaic" in code
+        try:
+            module = ir.Module.parse(code)
+        except ir.MLIRError:
+            return encoded
+        if KERNEL_LOCATIONS in module.operation.attributes:
+            del module.operation.attributes[KERNEL_LOCATIONS]
+        return f"kernel {sha256(str(module.operation.get_asm(enable_debug_info=False)))}"
 
 
 def number_names(text: str, pattern: str, prefix: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from jax.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir
 
-from model.compile_record import sha256, strip_stablehlo
+from model.compile_record import sha256, strip_kernels, strip_stablehlo
 
 VERSION = 1
 MAX_ATTRIBUTE_LENGTH = 160  # characters; longer attributes (values of constants) end with a digest instead
@@ -109,7 +109,9 @@ def _attributes(operation: Any) -> dict[str, str]:
     names = (
         one if isinstance(one, str) else one.name for one in operation.attributes
     )  # str or NamedAttribute, depending on the version of jaxlib
-    return {name: _shorten(str(operation.attributes[name])) for name in sorted(names) if name not in UNUSED}
+    return {
+        name: _shorten(strip_kernels(str(operation.attributes[name]))) for name in sorted(names) if name not in UNUSED
+    }
 
 
 def _attribute_list(operation: Any, name: str, count: int) -> list[dict[str, str]]:

@@ -1,8 +1,10 @@
 """The step compiled ahead of time, by our trainer and by others: its files, and the messages if it fails."""
 
 import gzip
+import importlib
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from tasks.records.compiled import FILE, LOWERED, OPTIMISED, CompiledProgram
 type MiniConfig = Callable[..., TrainConfig]
 type MiniArguments = Callable[..., list[str]]
 GIB = 2**30
+REPOSITORY = Path(compile_record.__file__).parent.parent
 OVERFLOW = (
     "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
     "temporaries (234.63G) exceeds available HBM (31.24G). HLO module: jit_train_step."
@@ -158,6 +161,43 @@ def test_a_kernel_imported_late_does_not_change_the_program(mini_arguments: Mini
     assert ended.returncode == 0, ended.stderr
     nnx, linen = ended.stdout.split()
     assert nnx == linen
+
+
+SPLASH = "jax.experimental.pallas.ops.tpu.splash_attention"
+
+
+@pytest.mark.long
+def test_the_checkouts_folder_and_lines_do_not_change_the_program_of_flash_attention(
+    mini_arguments: MiniArguments, tmp_path: Path
+) -> None:
+    # a trainer with its own copy of the kernel, as MaxText has one
+    kernel = Path(importlib.import_module(f"{SPLASH}.splash_attention_kernel").__file__ or "").read_text()
+    constant = "DEFAULT_MASK_VALUE = -0.7 *"
+    assert constant in kernel
+    kernels = {
+        "a": kernel,
+        "b/below": "# a comment\n" * 10 + kernel,
+        "changed": kernel.replace(constant, "DEFAULT_MASK_VALUE = -0.6 *"),
+    }
+    words = mini_arguments("15_flash_attention", hardware="tpu", head_dim=128, max_target_length=128)
+    started = {}
+    for name, text in kernels.items():
+        checkout = tmp_path / name
+        for package in ("configs", "model"):
+            shutil.copytree(REPOSITORY / package, checkout / package)
+        attention = checkout / "model/decoder/attention.py"
+        attention.write_text(
+            attention.read_text().replace(
+                f"from {SPLASH} import splash_attention_kernel", "from model.decoder import splash_attention_kernel"
+            )
+        )
+        (checkout / "model/decoder/splash_attention_kernel.py").write_text(text)
+        argv = [sys.executable, "-c", LOWER, *words]
+        started[name] = subprocess.Popen(argv, cwd=checkout, stdout=subprocess.PIPE, text=True)
+    programs = {name: process.communicate(timeout=300)[0].split() for name, process in started.items()}
+    assert [len(program) for program in programs.values()] == [2, 2, 2]  # NNX and Linen
+    assert programs["a"] == programs["b/below"]
+    assert programs["a"] != programs["changed"]
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental import pallas as pl
 
 from model.compile.stablehlo import transcribe
 from tasks.causes import programs
@@ -82,6 +83,29 @@ def test_a_refactored_function_is_the_same_computation(tmp_path: Path) -> None:
     found = compare(tmp_path, norm, norm_renamed, X, W)
     assert found.answer == "same computation in another order"
     assert found.hashes[0] == found.hashes[1]
+
+
+def test_the_lines_of_a_kernel_do_not_matter_and_its_constants_do(tmp_path: Path) -> None:
+    def double(x: Any, made: Any) -> None:
+        made[...] = x[...] * 2.0
+
+    def double_below(x: Any, made: Any) -> None:
+        made[...] = x[...] * 2.0
+
+    def triple(x: Any, made: Any) -> None:
+        made[...] = x[...] * 3.0
+
+    def lower(kernel: Step) -> Path:
+        call = pl.pallas_call(kernel, out_shape=X, name="kernel")
+        path = tmp_path / f"{kernel.__name__}.mlir"
+        traced = jax.jit(lambda x: 1.0 - call(x)).trace(X)
+        path.write_text(traced.lower(lowering_platforms=("tpu",)).as_text(debug_info=True))
+        return path
+
+    assert compare_program_files(lower(double), lower(double_below)).answer == "same text"
+    found = compare_program_files(lower(double), lower(triple))
+    assert found.answer == "differs"
+    assert "custom_call" in found.sentence
 
 
 def test_arguments_in_another_order_are_the_same_computation(tmp_path: Path) -> None:
