@@ -1,7 +1,7 @@
 """Reads a log file, a saved MaxView page or a Markdown guide into a `LogReading`; also copies and digests logs.
 
 A `LogReading` contains a `RunReading`, the parsed data, of each run. A saved page contains the logs of two runs; an
-export may contain several sources (pods or notebook cells), each with the logs of one or more runs.
+export may contain several sources (pods), each with the logs of one or more runs.
 """
 
 import hashlib
@@ -103,7 +103,7 @@ def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
 def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
     """Write a log without its wrappings; the line numbers and offsets of its reading refer to this text.
 
-    `source`: the name of a pod or notebook cell; required if an export contains several. Raises LogFormatError for a
+    `source`: the name of a pod; required if an export contains several. Raises LogFormatError for a
     missing or unknown name, and for a damaged file.
     """
     with unwrap(partial(read_file, path), str(path)) as unwrapped:
@@ -118,7 +118,7 @@ def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
 def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> str:
     """Return the SHA-256 of a run's text without wrappings, trailing blanks and empty lines: equal for copies of a log.
 
-    `source`: the name of a pod or notebook cell; another name means the first one. Raises LogFormatError if the file is
+    `source`: the name of a pod; another name means the first one. Raises LogFormatError if the file is
     damaged.
     """
     raw = partial(read_file, path)

@@ -1,9 +1,7 @@
 """Damages the bytes of a log, and wraps the result as exports, launchers and pages do."""
 
 import codecs
-import csv
 import gzip
-import io
 import json
 import random
 import re
@@ -107,18 +105,6 @@ def _payload(data: bytes, draw: random.Random) -> bytes:
     return "\n".join(map(json.dumps, entries)).encode()
 
 
-def _csv(data: bytes, draw: random.Random) -> bytes:
-    """The export of a log viewer."""
-    rows = [
-        (f"{number:06d}", line, f"2026-04-18T00:{number // 60:02d}:{number % 60:02d}.123456Z")
-        for number, line in enumerate(data.decode("utf-8", "replace").split("\n"))
-    ]
-    draw.shuffle(rows)
-    text = io.StringIO()
-    csv.writer(text).writerows([("insertId", "textPayload", "timestamp"), *rows])
-    return text.getvalue().encode()
-
-
 def _split_json(data: bytes, draw: random.Random) -> bytes:
     """Cloud Logging's entries of a long line, in any order."""
     width = draw.choice((60, 250))
@@ -205,8 +191,6 @@ def wrap(data: bytes, draw: random.Random) -> bytes:
             return _docker(data)
         case 18:
             return _payload(data, draw)
-        case 19:
-            return _csv(data, draw)
         case 16:
             return data.replace(b" ", "\u00a0".encode())
         case _:

@@ -12,13 +12,15 @@ from functools import partial
 
 import zstandard
 
-from tasks.scrape.window import Chunks, text_of
+from tasks.scrape.window import Chunks, LogFormatError, text_of
 from tasks.scrape.wrappings import lines
-from tasks.scrape.wrappings.exports import ENTRY_KEY, Entries, count_steps, read_csv, read_json, read_notebook
+from tasks.scrape.wrappings.exports import ENTRY_KEY, Entries, count_steps, read_json
 from tasks.scrape.wrappings.lines import clean
 from tasks.scrape.wrappings.unpack import ZSTD, head_of, piped, unpack
 
 _NOTEBOOK = re.compile(rb'\{\s*"(?:cells|metadata|nbformat)[^{]*')
+# the header of a CSV export: names of columns
+_CSV = re.compile(rb'(?:[^,\s]+,)*"?(?:textPayload|jsonPayload\.)')
 
 
 @dataclass(frozen=True)
@@ -67,17 +69,13 @@ def _sources(chunks: Chunks, unwrapped: Unwrapped, stack: ExitStack, name: str) 
     head = head_of(chunks)
     first = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first.startswith(b"{") and _NOTEBOOK.match(first) and b'"cell_type"' in head:
-        unwrapped.note("notebook")
-        return {cell: partial(iter, [text]) for cell, text in read_notebook(chunks(), name).items()}
+        raise LogFormatError(f"{name}: is a notebook; save the output of one cell as a text file")
     header = first.split(b"\n", 1)[0]
-    read = None
+    if b"timestamp" in header and b"," in header and _CSV.match(header):
+        raise LogFormatError(f"{name}: is a CSV export; download the log as JSON or text")
     if re.match(rb"\[?[ \t\r\n\[]*\{", first) and ENTRY_KEY.search(head):
-        kind, read = "JSON", read_json
-    elif b"timestamp" in header and b"," in header and re.search(rb"textPayload|jsonPayload\.", header):
-        kind, read = "CSV", read_csv
-    if read is not None:
-        unwrapped.note(f"{kind} export")
-        entries = stack.enter_context(closing(Entries(read(chunks(), unwrapped.count_lost), unwrapped.count_lost)))
+        unwrapped.note("JSON export")
+        entries = stack.enter_context(closing(Entries(read_json(chunks(), unwrapped.count_lost), unwrapped.count_lost)))
         return {source: partial(entries.read_chunks, source) for source in entries.sources}
     if lines.starts_most_lines(lines.POD, head):
         unwrapped.note("kubectl prefixes")

@@ -1,10 +1,9 @@
-"""Reads exports of Cloud Logging and container runtimes, and notebooks: the text of each source (pod or cell).
+"""Reads exports of Cloud Logging and container runtimes: the text of each source (a pod).
 
 An export consists of entries, usually one for each line of a log, in any order; each entry should have a time.
 """
 
 import codecs
-import csv
 import json
 import re
 import sqlite3
@@ -13,15 +12,13 @@ from datetime import UTC, datetime
 from itertools import batched, chain, pairwise
 from typing import Any
 
-from tasks.scrape.window import LogFormatError
-
 BLOCK = 20_000  # limit of entries in a chunk of text
 # a line that begins with `{`: the next entry after a damaged one. The `{` of a nested object follows its key on the
 # same line, except in an array.
 _OBJECT = re.compile(r"\n[ \t]{0,16}\{")
 _SKIP = re.compile(r"[\s,\[\]\x1e]*")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
-# keys of the text of an entry without `textPayload`; in JSON in order of preference, in CSV in the order of the columns
+# keys of the text of an entry without `textPayload`, in order of preference
 PAYLOADS = ("message", "log", "msg", "MESSAGE")
 STAMPS = ("timestamp", "time", "receiveTimestamp")  # keys of an entry's time, in order of preference
 # start of a step line in any dialect
@@ -31,7 +28,7 @@ _BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|train_loss: |\blo
 ENTRY_KEY = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
 type Objects = Iterable[dict[str, Any]]
-type ReportLost = Callable[[str], None]  # called with a damaged entry's text, or with the message of a CSV error
+type ReportLost = Callable[[str], None]  # called with a damaged entry's text
 
 
 def count_steps(text: str) -> int:
@@ -67,57 +64,8 @@ def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def read_csv(chunks: Iterable[bytes], report_lost: ReportLost) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a CSV export in the form of a JSON export's objects.
-
-    Calls `report_lost` for an unreadable row, which is left out, and for a row with a wrong number of cells, which is
-    still yielded.
-    """
-    rows = csv.DictReader(_text_lines(chunks))
-    while True:
-        try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:  # e.g. a carriage return outside quotes, or more than 131,072 characters in a field
-            report_lost(str(error))
-            continue
-        payloads = (row[key] for key in row if key and key.removeprefix("jsonPayload.") in PAYLOADS)
-        if None in row.values() or None in row:  # wrong number of cells: the text may be incomplete or in another cell
-            report_lost(",".join(str(cell) for cell in row.values()))
-        text = next(filter(None, [row.get("textPayload"), *payloads]), "")
-        yield {**row, "textPayload": text, "resource": {"labels": {"pod_name": row.get("resource.labels.pod_name")}}}
-
-
-def _text_lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    rest = ""
-    for text in _decoded(chunks):
-        *lines, rest = (rest + text).replace("\0", "").split("\n")
-        yield from (f"{line}\n" for line in lines)
-    if rest:
-        yield rest
-
-
 def _decoded(chunks: Iterable[bytes]) -> Iterator[str]:
     return codecs.iterdecode(chunks, "utf-8-sig", "replace")
-
-
-def read_notebook(chunks: Iterable[bytes], name: str) -> dict[str, bytes]:
-    """Return `cell N` → UTF-8 output of each cell with outputs. Raises LogFormatError for a damaged notebook."""
-    try:
-        cells = json.loads(b"".join(chunks))["cells"]
-        outputs = {f"cell {number}": cell.get("outputs") or () for number, cell in enumerate(cells, 1)}
-        return {name: "".join(map(_printed, some)).encode("utf-8", "replace") for name, some in outputs.items() if some}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LogFormatError(f"{name}: is a damaged notebook: {error}; save it again") from error
-
-
-def _printed(output: dict[str, Any]) -> str:
-    """Return the text of one output of a cell: a traceback, or printed or displayed text."""
-    if "traceback" in output:
-        return "\n".join([*output["traceback"], ""])
-    text = output.get("text") or output.get("data", {}).get("text/plain") or ""
-    return text if isinstance(text, str) else "".join(text)
 
 
 class Entries:

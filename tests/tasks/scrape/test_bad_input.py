@@ -16,6 +16,8 @@ from tasks.scrape import LogFormatError, scrape, scrape_chunks, scrape_run, scra
         (b" \n\n\t\n", r"log\.txt: holds nothing but white space; check"),
         (b"XPK Start: \n\x7fELF\0\0\0", r"log\.txt:2: is not text \(a zero byte at offset 16\); give the trainer"),
         (b"\n<!DOCTYPE html><html>", r"log\.txt: is HTML; open it in a browser, select all"),
+        (b'{"cells": [{"cell_type": "code", "outputs": []}], "nbformat": 4}', r"is a notebook; save the output"),
+        (b"insertId,labels.k8s-pod/app,textPayload,timestamp\na,b,step,2026-04-18T00:00:00Z\n", "is a CSV export"),
         (b"Dear diary,\ntoday I trained nothing.\n", r"log\.txt: contains no training log: none of its 3 lines"),
     ],
 )  # fmt: skip

@@ -1,6 +1,5 @@
 """Pasted, truncated, folded and forwarded logs: no wrong number is read, and no run is lost in another."""
 
-import json
 import re
 from typing import Any
 
@@ -47,26 +46,6 @@ def test_equally_truncated_losses_are_not_read(logs: Any) -> None:
     lines = [line[: line.index(" lm_loss") - 5] for line in logs.steps(6)]  # `loss: 8.9`
     assert lines[0].endswith(", loss: 9.0") or lines[0].split(", ")[-1].startswith("loss: ")
     assert read("\n".join(lines) + "\n").coverage.step_lines_parsed == 0
-
-
-def test_each_cell_of_a_notebook_is_a_run(logs: Any) -> None:
-    def cell(*lines: str) -> dict[str, Any]:
-        outputs = [{"output_type": "stream", "name": "stdout", "text": [f"{line}\n" for line in lines]}]
-        return {"cell_type": "code", "source": ["train()"], "metadata": {}, "outputs": outputs}
-
-    failed = cell(*logs.steps(2))
-    failed["outputs"].append({"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": [
-        "\x1b[0;31m---------\x1b[0m", "\x1b[0;31mValueError\x1b[0m        Traceback (most recent call last)",
-        "Cell In[3], line 1\n----> 1 train()\n", "\x1b[0;31mValueError\x1b[0m: no",
-    ]})  # fmt: skip
-    text = {"cell_type": "markdown", "source": ["# Training"], "metadata": {}}
-    book = {"cells": [text, cell(*logs.steps(5)), cell("hello"), failed], "metadata": {}, "nbformat": 4}
-    for indent in (1, None):
-        runs = scrape_text(json.dumps(book, indent=indent).encode(), name="book.ipynb").runs
-        assert [(run.name, run.steps.height) for run in runs] == [("cell 2", 5), ("cell 4", 2)]
-        assert runs[1].error is not None
-        assert (runs[1].error.type, runs[1].error.message) == ("ValueError", "no")
-        assert runs[0].coverage.unwrapped[0] == "notebook"
 
 
 def test_two_runs_in_one_file_are_two(logs: Any) -> None:

@@ -1,8 +1,6 @@
 """A log reads the same in every wrapping: archives, exports, prefixes of each line, colours, progress bars."""
 
-import csv
 import gzip
-import io
 import itertools
 import json
 import random
@@ -50,26 +48,6 @@ def exported(log: bytes, pod: str = "job-0-0-abcde") -> list[dict[str, Any]]:
     return entries[::-1]
 
 
-def as_csv(log: bytes) -> bytes:
-    """Logs Explorer's download as CSV."""
-    text = io.StringIO()
-    writer = csv.DictWriter(
-        text, ["insertId", "jsonPayload.message", "resource.labels.pod_name", "textPayload", "timestamp"]
-    )
-    writer.writeheader()
-    for entry in exported(log):
-        writer.writerow(
-            {
-                "insertId": entry["insertId"],
-                "timestamp": entry["timestamp"],
-                "textPayload": entry.get("textPayload", ""),
-                "jsonPayload.message": entry.get("jsonPayload", {}).get("message", ""),
-                "resource.labels.pod_name": "job-0-0-abcde",
-            }
-        )
-    return text.getvalue().encode()
-
-
 def coloured(log: bytes) -> bytes:
     """The log as shown by a terminal, with a progress bar before some lines."""
     text = log.replace(b"completed step", b"\x1b[32mcompleted step\x1b[0m").replace(b"I0418", b"\x1b[1;34mI0418")
@@ -106,7 +84,6 @@ WRAPPINGS: dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...]]] = {
         ).encode(),
         ("JSON export",),
     ),
-    "CSV": (as_csv, ("CSV export",)),
     "JSON lines in gzip": (
         lambda log: gzip.compress("\n".join(map(json.dumps, exported(log))).encode()),
         ("gzip", "JSON export"),
@@ -146,7 +123,7 @@ def in_pieces(data: bytes, size: int) -> LogReading:
 def test_chunks_may_end_anywhere(log: bytes) -> None:
     expected = content(scrape_text(log, name="log").runs[0])
     for size in (1, 7, 100):
-        for wrapping in ("gzip", "zstd", "kubectl", "JSON", "CSV"):
+        for wrapping in ("gzip", "zstd", "kubectl", "JSON"):
             run = in_pieces(WRAPPINGS[wrapping][0](log), size).runs[0]
             assert content(run) == expected, (wrapping, size)
 
@@ -185,15 +162,6 @@ def test_an_omitted_entry_is_reported(damaged: str, indent: int | None, log: byt
     assert run.steps["step"].to_list() == [step for step in range(40) if step != 7]
     assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed) == (40, 39)
     assert run.coverage.unwrapped == ("JSON export", "1 damaged entry left out")
-    assert not run.coverage.complete
-
-
-def test_an_invalid_row_of_a_csv_is_reported(log: bytes) -> None:
-    lines = as_csv(log).split(b"\r\n")
-    assert scrape_text(b"\r\n".join(lines), name="log").runs[0].coverage.unwrapped == ("CSV export",)
-    lines[5] = b"a\rb," + lines[5]
-    (run,) = scrape_text(b"\r\n".join(lines), name="log").runs
-    assert run.coverage.unwrapped == ("CSV export", "1 damaged entry left out")
     assert not run.coverage.complete
 
 
