@@ -20,9 +20,6 @@ def scrape(
     output: Annotated[
         Path | None, Parameter(name=["-o", "--output"], help="File to write; default: the terminal.")
     ] = None,
-    schedule: Annotated[
-        Path | None, Parameter(help="SVG file for the pipeline schedule of a log, Megatron's or ours.")
-    ] = None,
 ) -> int:
     """Read logs of MaxText, maxview, Megatron-LM and its relatives, and torchtitan into tables.
 
@@ -31,13 +28,11 @@ def scrape(
     """
     from flows.cli.byte_progress import show_reads
     from tasks.ingest.log_sources import read_sources
-    from tasks.publish.terminal.scrape_output import show_progress, show_reading, warn_of_unread, write_schedule
+    from tasks.publish.terminal.scrape_output import show_progress, show_reading, warn_of_unread
 
     errors = Console(stderr=True)
     with show_reads(errors):
         reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=partial(show_progress, errors))
-    if schedule is not None:
-        write_schedule(reading, schedule)
     show_reading(reading, format_, output)
     warn_of_unread(reading)
     return 0

@@ -12,7 +12,6 @@ import polars.selectors as cs
 from rich.console import Console
 from rich.table import Table
 
-from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.records import LogReading, RunReading, number_to_json
 from tasks.records.text import counted, plain
 from tasks.store import write_atomically
@@ -52,17 +51,6 @@ def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet
         _show_run(console, run)
     if output is not None:
         write_atomically(output, text.getvalue())
-
-
-def write_schedule(reading: LogReading, path: Path) -> None:
-    """Write the pipeline schedule of the only run that has one as SVG. Raises ValueError for none or several."""
-    runs = [run for run in reading.runs if run.schedule]
-    if len(runs) != 1:
-        raise ValueError(
-            f"--schedule needs one log with events like 'rank 6 forward start tensor 0', these hold {len(runs)}: "
-            + ("give one at a time" if runs else "leave it out")
-        )
-    write_atomically(path, draw_schedule(runs[0]) or "")
 
 
 def _show_run(console: Console, run: RunReading) -> None:
