@@ -25,6 +25,7 @@ from tasks.publish.markdown.night import CHANGED_EVENT
 from tasks.services.flow_runs import HEARTBEAT
 from tasks.services.slices import limit_name
 
+AT_ONCE = 4  # limit of concurrent flow runs in the work pool
 ZOMBIE_AFTER_S = 90  # without a heartbeat, a flow run is marked as Crashed; three intervals between heartbeats
 WEBHOOK_BLOCK = "maxview-notify"  # name of the Prefect block with the address for messages
 # names of the automations
@@ -37,13 +38,13 @@ JOB_OWNERS = ("bisect", "compare", "nightly", "preflight")  # flows that launch 
 SILENT_STATES = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
 
-def set_up(pool: str, say: Callable[[str], None], *, runs: int) -> None:
-    """Create or update the work pool and the concurrency limit of every target. runs: the pool's limit of flow runs.
+def set_up(pool: str, say: Callable[[str], None]) -> None:
+    """Create or update the work pool and the concurrency limit of every target.
 
     An existing pool keeps its type; a new pool runs flows as processes.
     """
     with get_client(sync_client=True) as client:
-        ensure_pool(client, pool, runs)
+        ensure_pool(client, pool)
         say(f"work pool: {pool}")
         nightly = load_nightly()
         for target in list_names("targets"):
@@ -66,17 +67,17 @@ def set_up_automations(say: Callable[[str], None], *, webhook: str | None) -> No
     say(f"automations: zombies, jobs of crashed runs{notified}")
 
 
-def ensure_pool(client: SyncPrefectClient, name: str, runs: int) -> None:
-    """Create a process pool of this name, or update the existing pool's limit. runs: limit of concurrent flow runs."""
+def ensure_pool(client: SyncPrefectClient, name: str) -> None:
+    """Create a process pool of this name, or update the existing pool's limit."""
     try:
         client.read_work_pool(name)
     except ObjectNotFound:
         template = ProcessWorker.get_default_base_job_template()
         client.create_work_pool(
-            WorkPoolCreate(name=name, type="process", base_job_template=template, concurrency_limit=runs)
+            WorkPoolCreate(name=name, type="process", base_job_template=template, concurrency_limit=AT_ONCE)
         )
     else:
-        client.update_work_pool(name, WorkPoolUpdate(concurrency_limit=runs))
+        client.update_work_pool(name, WorkPoolUpdate(concurrency_limit=AT_ONCE))
 
 
 def ensure_automation(client: SyncPrefectClient, automation: AutomationCore) -> None:

@@ -25,6 +25,7 @@ from tasks.store import write_atomically
 ROOT = CONFIG_ROOT.parent
 PREFECT_FILE = Path("deployments") / "prefect.yaml"
 SERVER, WORKER = "server", "worker"
+POOL = "maxview"  # name of the work pool
 PLACE_FILE = "place.json"
 STARTUP_S = 180.0
 WORKER_PATIENCE_S = 60.0  # from SIGTERM to SIGKILL: its flows first end their jobs, which save checkpoints
@@ -36,15 +37,13 @@ DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
 
-class Place(Frozen):
-    """The settings of a local Prefect server: folders, address, work pool."""
+class Place(Frozen, extra="ignore"):  # the file of an older version has further fields
+    """The settings of a local Prefect server: folders and address."""
 
     state: Path  # folder of the server's home, logs and process identities
     out: str  # address of the default store
     host: str = "127.0.0.1"
     port: int = 4200
-    pool: str = "maxview"  # name of the work pool
-    runs: int = 4  # limit of concurrent flow runs
     home: str | None = None  # PREFECT_HOME of the server; None: the server was not started yet
     database: str | None = None  # hash of the database's address; None: the database is in `home`
 
@@ -72,11 +71,11 @@ def start(place: Place, say: Callable[[str], None]) -> None:
     os.environ.update(settings)  # Prefect's client reads them when it is imported
     from tasks.services.set_up import set_up, set_up_automations
 
-    set_up(place.pool, say, runs=place.runs)
+    set_up(POOL, say)
     deploy(settings)
     say(f"deployments: as in {PREFECT_FILE}")
     set_up_automations(say, webhook=os.environ.get("MAXVIEW_WEBHOOK_URL"))
-    _start(WORKER, ("worker", "start", "--pool", place.pool, "--name", "maxview"), place.state, settings, say)
+    _start(WORKER, ("worker", "start", "--pool", POOL, "--name", "maxview"), place.state, settings, say)
 
 
 def _start(
@@ -102,7 +101,7 @@ def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
         "PREFECT_API_URL": f"{place.url}/api",
         # trainers' lines are in the user interface; printing them too would cost each run a second
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
-        "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": place.pool,
+        "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": POOL,
         # lets `prefect deployment run --watch` show a flow run's log lines; the last ones are headline and page
         "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
         "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",

@@ -21,8 +21,6 @@ def up(
     state: State = None,
     host: str = "127.0.0.1",
     port: int = 4200,
-    pool: str = "maxview",
-    runs: Annotated[int, Parameter(help="Flow runs that the worker has at once.")] = 4,
     json_: Json = False,
 ) -> int:
     """Start a Prefect server with pool, limits, automations, deployments and a worker; if it runs, update it.
@@ -36,14 +34,12 @@ def up(
     ----------
     host
         The address to listen at; an address that other machines can reach needs a password.
-    pool
-        The work pool; an existing pool keeps its type.
     """
     from tasks.services import up as services
     from tasks.store.seals import state_folder
 
     where = state or state_folder()
-    place = services.Place(state=where.absolute(), out=absolute_place(out), host=host, port=port, pool=pool, runs=runs)
+    place = services.Place(state=where.absolute(), out=absolute_place(out), host=host, port=port)
     check_out(out)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     services.start(place, errors.print)

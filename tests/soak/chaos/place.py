@@ -149,7 +149,7 @@ class Place:
         place = up.Place.model_validate_json((self.state / up.PLACE_FILE).read_text())
         words = {
             up.SERVER: ("server", "start", "--host", place.host, "--port", str(place.port)),
-            up.WORKER: ("worker", "start", "--pool", place.pool, "--name", "maxview"),
+            up.WORKER: ("worker", "start", "--pool", up.POOL, "--name", "maxview"),
         }
         argv = [sys.executable, "-m", "prefect", *words[name]]
         settings = up.settings_of(place, self.environment)
