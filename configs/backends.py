@@ -41,23 +41,10 @@ class ImageSettings(Settings):
         raise NotImplementedError
 
 
-class LogSettings(Settings):
-    """Settings of a backend that replays stored logs as jobs; nothing is trained.
-
-    `logs`: path patterns with `{case}`, `{arm}` (the compared version), `{repeat}` and wildcards (`*`). The first
-    pattern that matches a file selects the log.
-    `speed`: 1 replays in real time; at 60, a minute of the log takes a second.
-    """
-
-    logs: Lines
-    speed: Annotated[float, Field(gt=0, allow_inf_nan=True)] = 1.0
-
-
 # Name -> package with `settings.py` (SETTINGS), `handle.py` (HANDLE) and `launcher.py` (LAUNCHER). They are imported by
 # name, because configs must not depend on tasks.
 BACKENDS = {
     "local": "tasks.launch.local",
-    "replay": "tasks.launch.replay",
     "xpk": "tasks.launch.xpk",
 }
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
-from configs.backends import BACKENDS, BackendName, LogSettings, Settings, fill_in, settings_model, take_section
+from configs.backends import BACKENDS, BackendName, Settings, fill_in, settings_model, take_section
 from configs.custom_trainer import CommandTemplate, Variable
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
@@ -234,11 +234,6 @@ class Target(Frozen):
         return settings_model(self.backend).trains_here
 
     @property
-    def plays_logs(self) -> bool:
-        """Whether this target replays stored logs, which may come from any machine, instead of training."""
-        return issubclass(settings_model(self.backend), LogSettings)
-
-    @property
     def hires_chips(self) -> bool:
         """Whether a run occupies devices that are paid for."""
         return settings_model(self.backend).hires_chips
@@ -250,9 +245,7 @@ class Target(Frozen):
 
     @property
     def platform(self) -> str | None:
-        """The JAX platform ("cpu", "gpu", "tpu"); None if the target does not set it or replays logs."""
-        if self.plays_logs:
-            return None
+        """The JAX platform ("cpu", "gpu", "tpu"); None if the target does not set it."""
         named = self.environment.get("JAX_PLATFORMS", "").partition(",")[0] or self.set.get("hardware")
         return "gpu" if named in ("cuda", "rocm") else named
 

@@ -266,8 +266,7 @@ def read_metrics(path: Path) -> pl.DataFrame | None:
     """Return the trainer's JSON lines as a frame; None without a file or rows. A last line that a crash cut is dropped.
 
     Lines without a step are left out; values that are no numbers become null. MaxText's JSON lines are recognised by
-    their content: a replayed run's file may be MaxText's even if its plan names another trainer. Raises ValueError
-    naming a line that is not a JSON object, or whose step is no whole number.
+    their content. Raises ValueError naming a line that is not a JSON object, or whose step is no whole number.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

@@ -1,6 +1,6 @@
 """The interface of the backends, which run jobs; its exception, and the lines that backends add to a job's log.
 
-A job executes one planned run: a process on this machine, a replayed log, or a workload on a cluster.
+A job executes one planned run: a process on this machine, or a workload on a cluster.
 """
 
 import re

@@ -4,6 +4,7 @@ An arm is one of the two compared versions. Equal losses prove that both arms sa
 """
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import move_plan, run_to_end
 from tasks.launch.logs import read_exit_code
 from tasks.records import CrossRestore, RunPlan
-from tasks.resolve.play_log import link
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
 
 FILE, FOLDER, LOG = "cross_restore.json", "cross_restore", "cross_restore.log"  # in the run's folder
@@ -87,6 +87,14 @@ def map_to_linen(items: Path, copy: Path) -> Path:
     (copy / _METADATA).unlink()
     (copy / _METADATA).write_text(json.dumps(tree | {"tree_metadata": kept}), encoding="utf-8")
     return copy
+
+
+def link(source: str, target: str) -> None:
+    """Create a hard link to a file, or a copy if the file system does not allow the link."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:

@@ -20,9 +20,9 @@ from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
 from tasks.records import RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
-from tasks.resolve.play_log import TMP_MARK
 from tasks.store import RunDirectory, Store
 from tasks.store.locks import hold
+from tasks.verify.layout import TMP_MARK
 
 POLL_S = 0.2  # between checks of the lock, the log or the job
 LOCK = ".launch"  # file in the run's folder

@@ -81,7 +81,9 @@ class RunPlan(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_older(cls, value: Any) -> Any:
-        """Convert plans of older versions, which stored `launch` under the backend's name."""
+        """Convert plans of older versions: `launch` was stored under the backend's name; `replay` played logs here."""
+        if isinstance(value, dict) and value.get("backend") == "replay":
+            return value | {"backend": "local", "launch": None}
         if not isinstance(value, dict) or not value.keys() & BACKENDS.keys():
             return value
         section = value.get(value["backend"])
@@ -107,7 +109,10 @@ class RunHandle(Frozen):
 
 
 def _parse_handle(value: Any) -> Any:
-    return find_part(value.get("backend"), "handle").model_validate(value) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    value = value | {"backend": "local"} if value.get("backend") == "replay" else value  # a backend of older versions
+    return find_part(value.get("backend"), "handle").model_validate(value)
 
 
 # Validates a stored handle as the `RunHandle` subclass of its backend.

@@ -77,9 +77,9 @@ def resolve_config(
     assert merged is not None  # else `raise_any` has raised
     config, values = merged
     side = next(side for side in comparison.arms if side.name == arm)
-    # no check for replayed logs, which train nothing, and for custom trainers, whose limits are unknown
+    # no check for custom trainers, whose limits are unknown
     trainer = comparison.trainer_of(side)
-    if not target.plays_logs and trainer != "command":
+    if trainer != "command":
         found = [*find_problems(config, devices_of(target))]
         if target.trains_here and trainer == "maxview":  # remote files and MaxText's formats are not checked
             found += find_data_problems(config)
@@ -127,10 +127,8 @@ def find_unfit(
 ) -> dict[str, str]:
     """Return the cases that do not fit the model (default: the target's) or the target's devices: case → reason.
 
-    Empty for a target that replays logs. Raises ConfigError if a file cannot be read.
+    Raises ConfigError if a file cannot be read.
     """
-    if target.plays_logs:
-        return {}
     found: dict[str, str] = {}
     for case in names:
         layers = layers_of_case(target, case, model, root)

@@ -1,6 +1,6 @@
 """Builds a run's command from its target and its arm's trainer, with the facts that enter the run's identity.
 
-An arm is one of the two compared versions. A run trains, replays a stored log, or only compiles the training step.
+An arm is one of the two compared versions. A run trains, or only compiles the training step.
 """
 
 import os
@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from configs.backends import BACKENDS, ImageSettings, LogSettings, settings_model
+from configs.backends import BACKENDS, ImageSettings, settings_model
 from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.installed import PLUGINS
 from configs.schema import TrainConfig
 from configs.topologies import Topology, find_topology
 from tasks.records import Invocation, RunFiles
-from tasks.resolve.stored_log import find_log
 from tasks.resolve.trainers.maxtext import PYTHON_IN_POD, plan_maxtext, translate, write_words
 from tasks.resolve.trainers.trainer_source import TrainerSource
 
@@ -48,15 +47,9 @@ class Command:
         self.invoke(NOWHERE)  # raises ConfigError with every config value that the trainer does not support
 
 
-def make_command(
-    target: Target, trainer: TrainerSource, config: TrainConfig, *, case: str, arm: str, repeat: int
-) -> Command:
+def make_command(target: Target, trainer: TrainerSource, config: TrainConfig, *, arm: str) -> Command:
     """Return the command of a run. Raises ConfigError, e.g. for values that the arm's MaxText does not support."""
     settings = target.launch_settings(os.environ)
-    if isinstance(settings, LogSettings):
-        log = find_log(settings, case=case, arm=arm, repeat=repeat, where=f"configs/targets/{target.name}.yml")
-        facts = {"log": log.digest, "exit_code": log.exit_code, "checkpoints": log.source}
-        return Command(trainer.model_copy(update=UNKNOWN), partial(log.play, speed=settings.speed), facts)
     image = next((word.removeprefix(IMAGE) for word in trainer.software if word.startswith(IMAGE)), None)
     if not isinstance(settings, ImageSettings):
         if image is not None:

@@ -70,21 +70,22 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     repeats = 1 if request.compile_only else request.repeats or comparison.repeats
     runs = list(product(cases, range(repeats), names[1:] if request.blessed else names))
 
-    def command_of(case: str, repeat: int, arm: str) -> Command:
+    def command_of(case: str, arm: str) -> Command:
         trainer, config = trainers[arm], configs[case, arm].config
         if request.compile_only:
             return make_compile(target, trainer, config, arm=arm, anew=bool(request.fresh))
-        return make_command(target, trainer, config, case=case, arm=arm, repeat=repeat)
+        return make_command(target, trainer, config, arm=arm)
 
-    commands = [problems.attempt(partial(command_of, *run)) for run in runs]
+    commands = {(case, arm): problems.attempt(partial(command_of, case, arm)) for case, _, arm in runs}
     rules = request.rules or problems.attempt(partial(load_verdict_rules, comparison.name, target.name, root=root))
     problems.raise_any()
     plans: list[RunPlan] = []
-    shared = comparison.shares_start and not target.plays_logs and not request.compile_only
+    shared = comparison.shares_start and not request.compile_only
     if shared and request.blessed:
         reason = "its second arm starts with the first arm's state, which a baseline does not hold"
         raise ConfigError([f"{comparison.name}: {reason}; set `start: own` in the comparison and bless it again"])
-    for (case, repeat, arm), command in zip(runs, commands, strict=True):
+    for case, repeat, arm in runs:
+        command = commands[case, arm]
         assert command is not None  # else `raise_any` has raised
         first = arm == names[0]  # in `runs`, the second arm's run directly follows the first arm's of the same repeat
         start = SharedStart(taken_from=None if first else plans[-1].run_name) if shared else None

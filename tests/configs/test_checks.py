@@ -65,10 +65,6 @@ def test_the_width_of_an_expert_counts_where_there_are_experts() -> None:
     assert not [*find_problems(none, Devices(count=8))]
 
 
-def test_a_replayed_log_may_come_from_any_machine() -> None:
-    assert not resolve("hardware=tpu", "ici_fsdp_parallelism=32", target="replay")
-
-
 def test_possible_configs_are_accepted() -> None:
     assert not resolve("ici_fsdp_parallelism=2", "ici_tensor_parallelism=4", target="cpu-8")
     assert not resolve(target="v6e-32")

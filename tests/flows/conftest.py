@@ -225,7 +225,7 @@ class Stack:
 
     @property
     def logs(self) -> Path:
-        """The logs for the target `replay`."""
+        """The logs that stand in for trainings."""
         return self.folder / "logs"
 
     @property
@@ -365,8 +365,6 @@ def one_stack(
                 "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
                 "PREFECT_API_AUTH_STRING": PASSWORD,
                 "PREFECT_SERVER_API_AUTH_STRING": PASSWORD,
-                "MAXVIEW_REPLAY": str(folder / "logs"),
-                "MAXVIEW_REPLAY_SPEED": "inf",
                 "PATH": f"{STANDINS / 'bin'}:{clean_environment['PATH']}:{kubectl.parent}",
                 "KUBECONFIG": str(folder / "kubeconfig"),
                 "MAXVIEW_CLUSTER": "loopback",

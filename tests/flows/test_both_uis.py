@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.standins.replay import write_python
+
 pytestmark = pytest.mark.long
 
 UIS = {"classic": "", "new": "/v2"}
@@ -132,7 +134,9 @@ def runs(stack: Any) -> Runs:
         died = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>', f"ValueError: {ACTS}"]
         (folder / "linen.txt").write_text(frame.format("\n".join(steps), 0))
         (folder / "nnx.txt").write_text(frame.format("\n".join([*steps, *died]), 1))
-        wanted = {"target": "replay", "more": {"repeats": 1}, "out": str(stack.folder / "seen")}
+        python = write_python(stack.folder / "playing" / "python", stack.logs)
+        software = [f"{arm}:{python}" for arm in ("linen", "nnx")]
+        wanted = {"more": {"repeats": 1, "software": software}, "out": str(stack.folder / "seen")}
         stack.seen["died"] = stack.run("compare/linen-vs-nnx", cases=["01_base"], **wanted)
         stack.seen["refused"] = stack.run("compare/main-vs-branch", branch=HOSTILE_BRANCH, out=wanted["out"])
         assert stack.ended(stack.seen["died"])["name"] == "Regressed"
@@ -151,7 +155,7 @@ def artifact(stack: Any, runs: Runs) -> Callable[[str], str]:
 
 
 def test_a_run_its_tasks_logs_and_artifacts(visit: Visit, runs: Runs) -> None:
-    visit.open(f"/runs/flow-run/{runs['died']}", "01_base: linen vs nnx on replay", "Regressed", "12 Task runs", ACTS)
+    visit.open(f"/runs/flow-run/{runs['died']}", "01_base: linen vs nnx on cpu", "Regressed", "12 Task runs", ACTS)
     visit.holds("document.querySelectorAll('canvas').length === 1")  # the graph is an image without text
     visit.choose("Task Runs")
     for task in (

@@ -19,6 +19,7 @@ from tasks.services import flow_runs
 from tasks.services.events import EVENTS, Event, Logged
 from tasks.services.running_jobs import Jobs
 from tasks.store import Store
+from tests.standins.replay import write_python
 
 STEPS = "".join(
     f"completed step: {step}, seconds: 1.000, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, loss: 3.000\n"
@@ -53,10 +54,10 @@ def test_a_cell_ends_its_job_with_its_night_and_stops_following_it(
     """The signal reaches the night's own thread; a cell's thread learns of it at its job's next step."""
     for arm in ("linen", "nnx"):
         (tmp_path / f"{arm}.txt").write_text("XPK Start: Sat Apr 18 00:54:24 UTC 2026\n" + STEPS)
-    monkeypatch.setenv("MAXVIEW_REPLAY", str(tmp_path))
-    monkeypatch.setenv("MAXVIEW_REPLAY_SPEED", "1")
+    python = write_python(tmp_path / "python", tmp_path, speed=1)
     store, jobs = Store(tmp_path / "out"), Jobs("night")
-    plan, _ = resolve(Request(comparison="linen-vs-nnx", target="replay"), store.path)
+    arms = {"software": (f"linen:{python}", f"nnx:{python}")}
+    plan, _ = resolve(Request(comparison="linen-vs-nnx", arms=arms), store.path)
     heard: list[Event] = []
 
     def hear(event: Event) -> None:

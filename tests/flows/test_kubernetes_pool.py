@@ -17,6 +17,8 @@ import httpx
 import psutil
 import pytest
 
+from tests.standins.replay import write_python
+
 WHY = "Kubernetes pools need prefect-kubernetes: uv sync --group dev"
 # only its existence is checked: importing it takes each process of a test run a second, and other processes use it
 pytestmark = [pytest.mark.long, pytest.mark.skipif(find_spec("prefect_kubernetes") is None, reason=WHY)]
@@ -94,7 +96,6 @@ def cluster(
         httpx.post(url, json=secret, headers=headers, timeout=60, verify=running.verify).raise_for_status()
         kept = ("KUBECONFIG", "MAXVIEW_CLUSTER", "MAXVIEW_PROJECT", "MAXVIEW_ZONE", "MAXVIEW_IMAGE")
         values = {key: stack.environment[key] for key in (*kept, "MAXVIEW_SHARED_OUT", "MAXVIEW_CACHE")}
-        values |= {"MAXVIEW_REPLAY": str(logs), "MAXVIEW_REPLAY_SPEED": "inf"}
         values |= {"PYTHONPATH": str(ROOT)}  # the image has it installed
         wanted = {"image": "gcr.io/p/flows:1", "service_account_name": "maxview", "env": values}
         environment = stack.environment | {
@@ -131,12 +132,14 @@ def ended_reapers(stack: Any) -> int:
 
 
 @pytest.fixture(scope="module")
-def runs(one_stack: Any, cluster: Any) -> dict[str, str]:
+def runs(one_stack: Any, cluster: Any, logs: Path) -> dict[str, str]:
     """Run a successful flow and one whose pods are preempted at the same time, as their start is slow."""
     cluster.order(*FATES)
     start, name = one_stack.run, "compare/linen-vs-nnx"
+    python = write_python(logs / "python", logs)
+    software = [f"{arm}:{python}" for arm in ("linen", "nnx")]
     return {
-        "good": start(name, named="good", target="replay", cases=["01_base"], more={"repeats": 1}),
+        "good": start(name, named="good", cases=["01_base"], more={"repeats": 1, "software": software}),
         "moved": start(name, named="moved", target="v6e-32", cases=[CASE], more={"repeats": 1}),
     }
 
@@ -167,7 +170,7 @@ def test_a_flow_runs_in_a_pod_as_the_pool_specifies(one_stack: Any, cluster: Any
     assert (job["spec"]["backoffLimit"], pod["restartPolicy"]) == (0, "Never")
     assert one_stack.password not in json.dumps(job)
     given = {entry["name"]: entry.get("value") for entry in container["env"]}
-    assert given["MAXVIEW_REPLAY_SPEED"] == "inf"
+    assert given["MAXVIEW_SHARED_OUT"] == "true"
     assert list(one_stack.out.glob("comparisons/linen-vs-nnx/01_base/*/index.html"))
 
 

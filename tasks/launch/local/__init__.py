@@ -1,1 +1,1 @@
-"""The backend that runs trainers, and replays of stored logs, as supervised processes on this machine."""
+"""The backend that runs trainers as supervised processes on this machine."""

@@ -6,9 +6,9 @@ from tasks.records.plan import RunHandle, StartedProcess
 
 
 class LocalHandle(RunHandle, StartedProcess):
-    """A run on the machine `host`: a trainer or a replayed log. `pid` is the pid of the run's supervisor."""
+    """A run on the machine `host`. `pid` is the pid of the run's supervisor."""
 
-    backend: Literal["local", "replay"]
+    backend: Literal["local"]
     host: str = ""  # name of the machine on which the pid is valid; "": this machine
 
 

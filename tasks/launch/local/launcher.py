@@ -1,4 +1,4 @@
-"""The launcher of the backend that runs trainers, and replays of stored logs, as processes on this machine."""
+"""The launcher of the backend that runs trainers as processes on this machine."""
 
 import os
 import time

@@ -91,7 +91,7 @@ def launch(
         with process.stdin as go:
             handle = LocalHandle(
                 **dict(adopt(process)),
-                backend="replay" if plan.backend == "replay" else "local",
+                backend="local",
                 job_name=plan.run_name,
                 host=socket.gethostname(),
                 log=str(log),
@@ -162,9 +162,9 @@ def _environments(argv: Sequence[str]) -> list[Path]:
 def _start_folder(plan: RunPlan) -> str | Path:
     """Return the command's working folder, where Python imports from first.
 
-    Without a checkout or start folder: maxview's own for its trainer and for replays, else the run's folder.
+    Without a checkout or start folder: maxview's own for its trainer, else the run's folder.
     """
-    ours = plan.trainer == "maxview" or plan.backend == "replay"
+    ours = plan.trainer == "maxview"
     return plan.checkout or plan.start_folder or (CONFIG_ROOT.parent if ours else plan.directory)
 
 

@@ -77,8 +77,8 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
         fit = [case for case in unfit if case not in find_unfit(unfit, target)]
         if fit and target.trains_here and target.platform == "cpu":  # JAX emulates any number of devices on a CPU
             return [*compare, *(word for case in fit for word in ("--case", case)), "--target", target.name, *same]
-    trained_here = place.topology is None and not place.plays_logs
-    if trained_here and all("libtpu" in plan.versions and not plan.aa for plan in plans):  # libtpu compiles for TPUs
+    # libtpu compiles for TPUs
+    if place.topology is None and all("libtpu" in plan.versions and not plan.aa for plan in plans):
         return ["maxview", "preflight", record.comparison, "--case", record.case, *same]
     return []
 

@@ -24,6 +24,7 @@ from tasks.launch.processes import Kept, members, start_kept
 from tasks.launch.supervise import GUARD
 from tasks.services import up
 from tests.soak.chaos.nursery import ENDED
+from tests.standins.replay import PLAYER
 
 ROOT = Path(__file__).parent.parent.parent.parent
 COPIED = ("configs", "flows", "tasks", "model", "deployments")
@@ -121,11 +122,15 @@ class Place:
         nightly.write_text(
             nightly.read_text().replace("slices: {", "slices: {replay: 99, ").replace("cpu: 1", "cpu: 99")
         )
+        cpu = (self.tree / "configs" / "targets" / "cpu.yml").read_text()
+        replay = (
+            f"{cpu}wrap: {json.dumps([sys.executable, str(PLAYER), str(folder / 'stored')])}\npass_on: [REPLAY_SPEED]\n"
+        )
+        (self.tree / "configs" / "targets" / "replay.yml").write_text(replay)
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
         self.environment = kept | {
             "MAXVIEW_CACHE": str(folder / "cache"),
-            "MAXVIEW_REPLAY": str(folder / "stored"),
-            "MAXVIEW_REPLAY_SPEED": REPLAY_SPEED,
+            "REPLAY_SPEED": REPLAY_SPEED,
             "PREFECT_WORKER_QUERY_SECONDS": "1",  # less waiting for the worker to look
             "PYTHONPATH": str(self.tree),
             # a restarted trainer reuses compiled programs, so that more of its time is training
@@ -238,7 +243,7 @@ class Place:
             "parameters": parameters,
             "state": {"type": "SCHEDULED"},
             "idempotency_key": uuid4().hex,  # makes a repeated request idempotent
-            "job_variables": {"env": {"MAXVIEW_REPLAY_SPEED": speed}},
+            "job_variables": {"env": {"REPLAY_SPEED": speed}},
         }
         created: str = self.ask(f"/deployments/{deployment}/create_flow_run", json=wanted)["id"]
         return FlowRun(self, created)

@@ -49,7 +49,7 @@ def plan(target: Target, make_plan: Callable[..., RunPlan]) -> RunPlan:
 
 def test_settings_come_from_the_section_with_its_name(target: Target) -> None:
     assert target.launch_settings({}) == Batch(partition="gpu")
-    assert (target.trains_here, target.plays_logs, target.hires_chips) == (False, False, False)
+    assert (target.trains_here, target.hires_chips) == (False, False)
     with pytest.raises(ConfigError, match=r"configs/targets/slurm.yml: partition: .*got 'a b'"):
         target.launch_settings({"PARTITION": "a b"})
 
@@ -89,7 +89,7 @@ def test_causes_of_death_have_a_class(plan: RunPlan, tmp_path: Path) -> None:
 
 def test_the_handle_of_an_unknown_backend_is_a_damaged_file(directory: RunDirectory) -> None:
     directory.handle.write_text('{"backend": "slurm", "job_name": "j", "log": "l"}')
-    with pytest.raises(StoreError, match="unknown backend 'slurm'; there are: local, replay, xpk"):
+    with pytest.raises(StoreError, match="unknown backend 'slurm'; there are: local, xpk"):
         directory.read_handle()
 
 

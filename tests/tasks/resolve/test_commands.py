@@ -30,10 +30,10 @@ def test_a_device_without_its_jax_plugin(target: str, python: str | None, report
     own = {} if python is None else {"python": python}
     bare = TrainerSource(commit=None, dirty=False, versions={"jax": "0.12.0"}, **own)
     with pytest.raises(ConfigError) as refused:
-        make_command(place, bare, config, case="01_base", arm="nnx", repeat=0)
+        make_command(place, bare, config, arm="nnx")
     assert reported in str(refused.value)
     able = bare.model_copy(update={"versions": bare.versions | {"libtpu": "1", "jax-cuda12-plugin": "1"}})
-    command = make_command(place, able, config, case="01_base", arm="nnx", repeat=0)
+    command = make_command(place, able, config, arm="nnx")
     assert command.invoke(NOWHERE).argv[:3] == (able.python, "-m", "model.train")
 
 
