@@ -36,6 +36,7 @@ from tasks.causes.subjects import explain_comparison
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case
 from tasks.diff.compare_logs import LogArguments, archive, case_runs, compare_pair
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
+from tasks.history.history_table import compact_history
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record, read_run_log
@@ -373,7 +374,11 @@ finish_night_step = task(name="finish the night", task_run_name="finish the nigh
 
 @task(name="publish the night", task_run_name="publish the night {record.plan.id}", **IO)
 def publish_night_step(record: NightRecord, store: Store) -> None:
-    """Publish the night's summary: a Prefect artifact, the text of a comment in the store, and the store's index."""
+    """Publish the night's summary: a Prefect artifact, the text of a comment in the store, and the store's index.
+
+    Also compacts the history, which each comparison of the next night reads.
+    """
+    compact_history(store.files)
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
     publish_night(store, record)
     _show(["nightly"], night_markdown(record), night_headline(record))

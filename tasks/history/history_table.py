@@ -23,6 +23,7 @@ from tasks.store.store import Store
 
 FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"
+MANY = 200  # history files from which on they are compacted: a week of nights
 DELETIONS = 10  # parallel deletions in a bucket
 ATTEMPTS = 50  # largest number of attempts to read the history while compactions replace its files
 
@@ -101,14 +102,11 @@ def merge(tables: list[pl.DataFrame]) -> pl.DataFrame:
     )
 
 
-def compact_history(files: Files) -> int:
-    """Replace all history files by one; return the number of files before.
-
-    Does nothing if there are fewer than two. Safe with concurrent readers and writers.
-    """
+def compact_history(files: Files) -> None:
+    """Replace all history files by one if there are MANY. Safe with concurrent readers and writers."""
     entries = list_history(files)
-    if len(entries) < 2:
-        return len(entries)
+    if len(entries) < MANY:
+        return
     data = files.read_many([entry.name for entry in entries])
     rows = merge([from_parquet(content, files.url(name)) for name, content in data.items()])
     content = to_parquet(rows)
@@ -117,7 +115,6 @@ def compact_history(files: Files) -> int:
     replaced = [entry for entry in entries if entry.name in data and entry.name != name]
     with ThreadPoolExecutor(DELETIONS) as pool:  # with a version, a file that was rewritten meanwhile is kept
         list(pool.map(lambda entry: files.delete(entry.name, version=entry.version), replaced))
-    return len(entries)
 
 
 def rebuild_history(store: Store) -> int:

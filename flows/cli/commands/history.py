@@ -27,7 +27,6 @@ def history(
     target: str | None = None,
     since: Annotated[str | None, Parameter(help="A date, or how long ago: 12h, 30d, 8w.")] = None,
     rebuild: Annotated[bool, Parameter(help="First rebuild it from the folders of the store.", negative="")] = False,
-    compact: Annotated[bool, Parameter(help="First merge its small files into one.", negative="")] = False,
     out: Out = DEFAULT_OUT,
     json_: Json = False,
 ) -> int:
@@ -47,17 +46,16 @@ def history(
     from tasks.history.series import find_series, judge_history
     from tasks.publish.site.history_page import write_history_page
     from tasks.publish.site.index_page import rebuild_index
-    from tasks.records.text import counted
     from tasks.store import open_store
     from tasks.store.mirror import out_option
 
-    store, errors = open_store(out, reading=not (rebuild or compact)), Console(stderr=True, highlight=False)
+    store, errors = open_store(out, reading=not rebuild), Console(stderr=True, highlight=False)
     start = parse_since(since) if since else None
     if rebuild:
         errors.print(f"rebuilt from the folders: {rebuild_history(store)} comparisons and lone runs")
         rebuild_index(store)
-    if compact:
-        errors.print(f"put together: {counted(compact_history(store.files), 'file')}")
+    if store.writable:
+        compact_history(store.files)
     table, metrics = load_history(store.files), metric or ()
     judged = judge_history(find_series(table, case=case, target=target, since=start), metrics)
     if not judged:

@@ -16,6 +16,11 @@ from tasks.store.gcs import GcsFiles
 EACH = 12
 
 
+@pytest.fixture(autouse=True)
+def _two_files_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.history.history_table.MANY", 2)
+
+
 @pytest.fixture(params=["local", "gs"])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """machine(): the same files through another machine's client."""
