@@ -14,10 +14,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, Val
 from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
 
-# `PlainText` and `Flag` are inserted into YAML and shell commands, so only characters without a meaning there are
+# `PlainText` is inserted into YAML and shell commands, so only characters without a meaning there are
 # allowed.
 PlainText = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
-Flag = Annotated[str, Field(pattern=r"^--[a-z][a-z0-9-]*(=[A-Za-z0-9._:/@+,-]+)?$", max_length=250)]
 Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
 

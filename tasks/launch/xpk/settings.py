@@ -2,7 +2,9 @@
 
 from typing import Any, Literal
 
-from configs.backends import Flag, Lines, PlainText
+from pydantic import model_validator
+
+from configs.backends import Lines, PlainText
 from tasks.launch.cluster.settings import ClusterSettings, Zone
 
 
@@ -15,7 +17,12 @@ class Xpk(ClusterSettings):
     tpu_type: PlainText
     priority: Literal["very-low", "low", "medium", "high", "very-high"] = "medium"
     argv: Lines = ("xpk",)  # xpk's command, for example [uvx, xpk==1.16.0]
-    extra: tuple[Flag, ...] = ()  # further flags of `xpk workload create`, for example [--spot]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older(cls, value: Any) -> Any:
+        """Drop the field `extra` of settings that an older version stored."""
+        return {key: item for key, item in value.items() if key != "extra"} if isinstance(value, dict) else value
 
     @property
     def facts(self) -> dict[str, Any]:

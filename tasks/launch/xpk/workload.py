@@ -83,7 +83,6 @@ def create_argv(plan: RunPlan, settings: Xpk, name: str, command: str) -> list[s
         f"--priority={settings.priority}",
         f"--termination-grace-period-seconds={settings.grace_s}",
         "--max-restarts=0",
-        *settings.extra,
         f"--command={command}",
     ]
 

@@ -104,11 +104,11 @@ def test_the_line_unpacks_the_config_and_becomes_the_trainer() -> None:
 
 
 def test_the_arguments_of_xpk() -> None:
-    settings = SETTINGS.model_copy(update={"num_slices": 2, "extra": ("--spot",), "argv": ("uvx", "xpk==1.16.0")})
+    settings = SETTINGS.model_copy(update={"num_slices": 2, "argv": ("uvx", "xpk==1.16.0")})
     argv = create_argv(plan_of(), settings, "a-name", "the command")
     assert argv[:4] == ["uvx", "xpk==1.16.0", "workload", "create"]
     assert "--num-slices=2" in argv
-    assert argv[-2:] == ["--spot", "--command=the command"]
+    assert argv[-2:] == ["--max-restarts=0", "--command=the command"]
     assert "--quiet" not in argv  # it would consent to overwriting
     environment = xpk_environment({"A": "b"})
     assert environment == {

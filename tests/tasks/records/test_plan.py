@@ -15,7 +15,8 @@ def test_a_plan_with_settings_under_the_backends_name_is_read(make_plan: Callabl
     del plan["launch"]
     assert RunPlan.model_validate(plan | {"xpk": None}) == make_plan("pass")
     cluster = {"cluster": "c", "project": "p", "zone": "us-east5-b", "tpu_type": "v6e-32", "image": "i"}
-    read = RunPlan.model_validate(plan | {"backend": "xpk", "xpk": cluster})
+    # `extra` was a setting
+    read = RunPlan.model_validate(plan | {"backend": "xpk", "xpk": cluster | {"extra": ["--spot"]}})
     assert read.launch is not None
     assert read.launch.model_dump(include=set(cluster)) == cluster
 

@@ -27,7 +27,7 @@ time_limit_s: 900
 environment: {{JAX_PLATFORMS: cpu, PYTHONPATH: {tree}}}
 xpk:
   {{cluster: loopback, project: p, zone: us-east5-b, image: "gcr.io/p/t:1", tpu_type: v6e-1, shared_out: true,
-    context: loopback, grace_s: 20, extra: [--ttl-seconds-after-finished=60]}}
+    context: loopback, grace_s: 20}}
 set: {{hardware: cpu, per_device_batch_size: 2, max_target_length: 64}}
 """
 # pods share the cores with other work here, so only a factor of two counts
@@ -68,7 +68,11 @@ def test_compare_by_a_token_with_the_documented_role(
     standin.order({"kind": "pods", "number": 1})  # the trainer's only process
     names = ("KUBECONFIG", "PATH", "GCLOUD_STANDIN_LOGS")
     environment = clean_environment | {name: os.environ[name] for name in names}
-    environment |= {"PREFECT_HOME": str(tmp_path / "prefect"), "MAXVIEW_CACHE": str(tmp_path / "cache")}
+    environment |= {
+        "PREFECT_HOME": str(tmp_path / "prefect"),
+        "MAXVIEW_CACHE": str(tmp_path / "cache"),
+        "XPK_STANDIN_TTL_S": "60",
+    }
     doctor = maxview(tree, environment, "doctor", "--target", "loopback", "--out", str(tmp_path / "out"))
     assert "target loopback: can be used" in doctor.stdout, doctor.stdout + doctor.stderr
     words = ("--case", "01_base", "--set", "steps=60", "--set", "checkpoint_period=30")
