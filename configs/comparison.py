@@ -204,7 +204,6 @@ class Target(Frozen):
     dollars_per_chip_hour: Size | None = None  # US dollars; only used to estimate the cost of further runs
     model: Name
     time_limit_s: Count
-    log_limit_mb: Count = 10_000  # MB; a local run with a larger log is ended
     environment: dict[str, str] = {}
     pass_on: tuple[Variable, ...] = ()
     wrap: tuple[Annotated[str, Field(min_length=1)], ...] = ()

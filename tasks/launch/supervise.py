@@ -161,7 +161,7 @@ def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[],
         elif patience is None and os.fstat(1).st_size > limits.log_mb * 1_000_000:
             grace_s = min(grace_s, LEFTOVER_S)  # short, because the command keeps writing meanwhile
             broken, patience = LOG_FULL, now + grace_s
-            say(f"maxview: the log exceeds {limits.log_mb} MB, ending the run (log_limit_mb of the target sets it)")
+            say(f"maxview: the log exceeds {limits.log_mb} MB, ending the run")
             process.terminate()
         elif broken == LOG_FULL and patience != KILLED and os.fstat(1).st_size > 2_000_000 * limits.log_mb:
             say(f"maxview: the log exceeds {2 * limits.log_mb} MB after SIGTERM, killing the run")

@@ -59,7 +59,6 @@ class RunPlan(Frozen):
     passed_on: tuple[str, ...] = ()  # name patterns of the caller's variables that the run inherits
     argv: tuple[str, ...]  # the command and its arguments
     time_limit_s: int  # a longer run is stopped
-    log_limit_mb: int = 10_000  # in MB; a local run with a larger log is stopped
     run_name: str  # unique name of the run in the store
     directory: str  # the run's folder in the store
     identity: str  # hex digest of the result's inputs; a later request with an equal one reuses or resumes this run
@@ -82,8 +81,10 @@ class RunPlan(Frozen):
     @classmethod
     def _read_older(cls, value: Any) -> Any:
         """Convert plans of older versions: `launch` was stored under the backend's name; `replay` played logs here."""
-        if isinstance(value, dict) and value.get("backend") == "replay":
-            return value | {"backend": "local", "launch": None}
+        if isinstance(value, dict):
+            value = {key: item for key, item in value.items() if key != "log_limit_mb"}
+            if value.get("backend") == "replay":
+                return value | {"backend": "local", "launch": None}
         if not isinstance(value, dict) or not value.keys() & BACKENDS.keys():
             return value
         section = value.get(value["backend"])

@@ -151,7 +151,6 @@ def plan_run(
         passed_on=target.passed_on,
         argv=(*target.wrap, *invocation.argv),
         time_limit_s=target.time_limit_s,
-        log_limit_mb=target.log_limit_mb,
         run_name=run_name,
         directory=str(directory),
         identity=identity,

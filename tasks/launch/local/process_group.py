@@ -37,6 +37,7 @@ DEVICES = (
     "/dev/neuron*",
     "/dev/hl[0-9]*",
 )
+LOG_LIMIT_MB = 10_000  # a run with a larger log is ended
 POLL_S = 0.2  # between checks whether the command has exited
 # names in ~/.cache that trainers cannot write to: an installed package may be hard links to files in uv's cache
 INSTALLERS = ("uv", "pip", "pypoetry", "pdm", "pre-commit", "bazel")
@@ -67,7 +68,7 @@ def launch(
     writable: folders that the command may write to, in addition to `writable_folders`.
     Raises LaunchError if the log cannot be opened or locked, if no process can be started, or if the supervisor exits.
     """
-    limits = (str(plan.time_limit_s), str(grace_s), str(plan.log_limit_mb))
+    limits = (str(plan.time_limit_s), str(grace_s), str(LOG_LIMIT_MB))
     argv = [sys.executable, "-I", "-S", supervise.__file__, *limits]
     environment = build_environment(plan, os.environ)
     argv += confine_words(plan, environment, writable)

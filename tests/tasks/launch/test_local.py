@@ -425,17 +425,21 @@ def test_an_ended_run_leaves_no_zombie(start: Start) -> None:
 # ---------------------------------------------------------------- files that would block a reader or fill a disk
 
 
-def test_an_endless_log_is_ended(start: Start) -> None:
-    handle = start("import os\nwhile True: os.write(1, b'x' * 65536 + b'\\n')", log_limit_mb=3)
+def test_an_endless_log_is_ended(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_group, "LOG_LIMIT_MB", 3)
+    handle = start("import os\nwhile True: os.write(1, b'x' * 65536 + b'\\n')")
     log = end_of(handle)
-    assert "\nmaxview: the log exceeds 3 MB, ending the run (log_limit_mb of the target sets it)\n" in log
+    assert "\nmaxview: the log exceeds 3 MB, ending the run\n" in log
     assert log.endswith(f"\nEXIT_CODE={128 + signal.SIGXFSZ}\n")
 
 
-def test_a_run_that_fills_its_log_and_ignores_sigterm_is_killed_at_once(start: Start) -> None:
+def test_a_run_that_fills_its_log_and_ignores_sigterm_is_killed_at_once(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In two seconds of grace it would write gigabytes."""
+    monkeypatch.setattr(process_group, "LOG_LIMIT_MB", 3)
     endless = "import os, signal\nsignal.signal(15, signal.SIG_IGN)\nwhile True: os.write(1, b'x' * 65536 + b'\\n')"
-    log = end_of(start(endless, log_limit_mb=3))
+    log = end_of(start(endless))
     assert "\nmaxview: the log exceeds 6 MB after SIGTERM, killing the run\n" in log
     assert "still running" not in log
     assert log.endswith(f"\nEXIT_CODE={128 + signal.SIGXFSZ}\n")

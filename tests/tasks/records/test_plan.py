@@ -23,7 +23,11 @@ def test_a_plan_with_settings_under_the_backends_name_is_read(make_plan: Callabl
 
 def test_a_replayed_run_is_read_as_one_of_this_machine(make_plan: Callable[..., RunPlan]) -> None:
     plan = json.loads(make_plan("pass").model_dump_json())
-    older = plan | {"backend": "replay", "launch": {"backend": "replay", "logs": ["a.txt"], "speed": 60.0}}
+    older = plan | {
+        "log_limit_mb": 10_000,
+        "backend": "replay",
+        "launch": {"backend": "replay", "logs": ["a.txt"], "speed": 60.0},
+    }
     assert RunPlan.model_validate(older) == make_plan("pass")
     handle = LocalHandle(backend="local", job_name="a-run", log="a.txt", pid=1, created=1.0)
     older = json.loads(handle.model_dump_json()) | {"backend": "replay"}
