@@ -17,10 +17,10 @@ from configs.schema import Frozen
 
 Effect = Literal["blocks", "qualifies", "note", "ignore"]
 FindingKind = Literal[
-    "died", "incomplete-log", "no-exit-code", "unread-steps", "missing-steps", "lost-lines",
+    "died", "incomplete-log", "unread-steps", "missing-steps", "lost-lines",
     "restarted", "started-apart",
     "mixed-runs",
-    "same-commit", "other-trainer", "different-commits", "different-commits-same-source", "dirty-checkout",
+    "same-commit", "other-trainer", "different-commits", "dirty-checkout",
     "source-lines", "other-source", "log-format",
     "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software", "xla-flags",
     "environment-variable",

@@ -7,7 +7,6 @@ from itertools import zip_longest
 
 import polars as pl
 
-from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns, Arms, numbered
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_rows import make_row
@@ -88,14 +87,11 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
         place = Source(line=unread.line, offset=unread.offset, run=number) if unread else None
         message = f"{missed} of {coverage.step_lines_seen} step lines of {name} could not be read"
         yield notice("unread-steps", message, (arm, f"{coverage.step_lines_parsed} read", place))
-    if not coverage.complete and not run.has_died:
-        kind: FindingKind = "incomplete-log"
-        why = "does not show how the run ended"
-        if coverage.truncated or run.reading.fate == "cut_off":
-            why = "is cut off"
-        elif run.reading.fate == "finished" and run.reading.exit_code is None and not missed:
-            kind, why = "no-exit-code", "shows every planned step, but not how the run ended"
-        yield notice(kind, f"the log of {name} {why}", (arm, "no EXIT_CODE", place_of(steps, -1, run=number)))
+    cut = coverage.truncated or run.reading.fate == "cut_off"
+    lacks_only_end = run.reading.fate == "finished" and run.reading.exit_code is None and not missed
+    if not coverage.complete and not run.has_died and (cut or not lacks_only_end):
+        message = f"the log of {name} {'is cut off' if cut else 'does not show how the run ended'}"
+        yield notice("incomplete-log", message, (arm, "no EXIT_CODE", place_of(steps, -1, run=number)))
     if coverage.gaps:
         first, last = coverage.gaps[0]
         message = f"steps are missing in the log of {name}, first {first}–{last}"

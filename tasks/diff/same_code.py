@@ -79,13 +79,10 @@ def find_commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observati
     if not meant and all(commits) and commits[0] == commits[1]:
         message = f"both sides are commit {commits[0]}: this compares a commit with itself under two names"
         yield contrast(arms, "same-commit", message, commits)
-    if (differ or aa) and all(commits) and commits[0] != commits[1]:
-        if sources[0] is not None and sources[0] == sources[1]:
-            message = "the arms come from different commits, in which the trainer's source is the same"
-            yield contrast(arms, "different-commits-same-source", message, commits)
-        else:
-            message = "the arms come from different commits, so they may differ in more than was declared"
-            yield contrast(arms, "different-commits", message, commits)
+    same_source = sources[0] is not None and sources[0] == sources[1]
+    if (differ or aa) and all(commits) and commits[0] != commits[1] and not same_source:
+        message = "the arms come from different commits, so they may differ in more than was declared"
+        yield contrast(arms, "different-commits", message, commits)
     dirty = [arm for arm, plan in zip(arms, plans, strict=True) if plan is not None and plan.dirty]
     if dirty:
         message = f"{' and '.join(arm.label for arm in dirty)} ran with uncommitted changes"

@@ -42,7 +42,7 @@ from tasks.store.json_records import model_from_json, read_document
 
 # Kinds of findings that apply to compiles too: the other kinds need a trained run.
 _KINDS: frozenset[FindingKind] = frozenset({
-    "same-commit", "other-trainer", "different-commits", "different-commits-same-source", "dirty-checkout",
+    "same-commit", "other-trainer", "different-commits", "dirty-checkout",
     "other-source", "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software",
     "config", "inert", "seed",
 })  # fmt: skip

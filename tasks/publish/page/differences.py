@@ -17,11 +17,11 @@ MAX_VALUE_LENGTH = 400  # characters of a setting's value; longer values are sho
 
 # kind of finding -> name of the fact that it is about; other kinds are about no fact
 FACTS = {
-    "same-commit": "commit", "different-commits": "commit", "different-commits-same-source": "commit",
+    "same-commit": "commit", "different-commits": "commit",
     "jax-version": "JAX", "jaxlib-version": "jaxlib", "libtpu-version": "libtpu",
     "device-kind": "devices", "device-count": "devices", "mesh": "mesh", "host-process": "host process",
     "started-apart": "started", "died": "exit code",
-    "incomplete-log": "log", "no-exit-code": "log", "unread-steps": "log", "missing-steps": "log", "lost-lines": "log",
+    "incomplete-log": "log", "unread-steps": "log", "missing-steps": "log", "lost-lines": "log",
     "restarted": "log",
 }  # fmt: skip
 
