@@ -22,6 +22,7 @@ from tasks.causes.kept_programs import have_programs
 from tasks.causes.subjects import announce, name_explainable_differences, plans_of, wants_explanation
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook, Patience
+from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import find_checkpoint
 from tasks.launch.owners import find_finished, forget
 from tasks.preflight.planned_compiles import count_lanes, find_missing_compilers, order_compiles
@@ -223,7 +224,7 @@ def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool =
             finished = find_finished(store.run(plan.run_name))
             if finished is not None:
                 EVENTS.put(Reused(plan))
-                yield finished
+                yield adopt_run(finished, plan)
                 continue
             if not holding:
                 held.enter_context(slice_of(plan.target))
@@ -235,7 +236,7 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
     """Launch, watch, verify and scrape one run, unless it has finished meanwhile; return its record."""
     with held_run(plan, store, jobs, take_over=take_over) as finished:
         if finished is not None:
-            return finished
+            return adopt_run(finished, plan)
         proofs: list[PrefectFuture[CheckpointProof]] = []
         with held_job(plan, store, jobs, launch=lambda: launch_step(plan, among, store)) as run:
             for event in watch_step(run):
