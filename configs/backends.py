@@ -28,6 +28,11 @@ class Settings(Frozen):
 
     backend: str
 
+    @property
+    def devices(self) -> int | None:
+        """The number of JAX devices that the settings select; None if they select none."""
+        return None
+
 
 class ImageSettings(Settings):
     """Settings of a backend whose jobs are pods that run a container image."""
@@ -44,6 +49,7 @@ class ImageSettings(Settings):
 # name, because configs must not depend on tasks.
 BACKENDS = {
     "local": "tasks.launch.local",
+    "jobset": "tasks.launch.jobset",
     "xpk": "tasks.launch.xpk",
 }
 

@@ -254,8 +254,17 @@ class Target(Frozen):
         return (*PASSED_ON, *self.pass_on) if self.trains_here else ()
 
     def launch_settings(self, environ: Mapping[str, str]) -> Settings:
-        """Return the backend's settings with environment variables replaced. Raises ConfigError."""
-        return fill_in(self.launch, settings_model(self.backend), f"configs/targets/{self.name}.yml", environ)
+        """Return the backend's settings with environment variables replaced. Raises ConfigError.
+
+        A backend that has a setting `topology` gets the target's. Several slices are set in the backend's section only:
+        the target's topology is for compiles, which are for one slice.
+        """
+        model, where = settings_model(self.backend), f"configs/targets/{self.name}.yml"
+        own = {"topology": self.topology} if self.topology and "topology" in model.model_fields else {}
+        settings = fill_in(own | self.launch, model, where, environ)
+        if settings.devices not in (None, self.devices):
+            raise ConfigError([f"{where}: {self.backend} selects {settings.devices} devices, not {self.devices}"])
+        return settings
 
 
 def list_names(kind: Kind, *, root: Path = CONFIG_ROOT) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ class Generation(Frozen):
     """One generation of TPU chips."""
 
     compiler_name: str  # libtpu's name of the generation
+    gke_accelerator: str  # value of the label cloud.google.com/gke-tpu-accelerator of GKE's nodes
     chip_config: str = "default"  # libtpu's configuration of the chip's cores
     devices_per_chip: int = 1  # number of JAX devices
     hbm_gib: float  # memory per device for programs, in GiB
@@ -23,10 +24,21 @@ class Generation(Frozen):
 
 # HBM: from libtpu 0.0.50's out-of-memory error. Shapes: https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
 GENERATIONS = {
-    "v5e": Generation(compiler_name="v5e", hbm_gib=15.75, shapes=_FLAT, ring=16),
-    "v5p": Generation(compiler_name="v5", chip_config="megacore", hbm_gib=95.73, shapes=_DEEP, ring=4),
-    "v6e": Generation(compiler_name="v6e", hbm_gib=31.24, shapes=_FLAT, ring=16),
-    "v7x": Generation(compiler_name="tpu7x", devices_per_chip=2, hbm_gib=94.74, shapes=("1x1x1", *_DEEP), ring=4),
+    "v5e": Generation(
+        compiler_name="v5e", gke_accelerator="tpu-v5-lite-podslice", hbm_gib=15.75, shapes=_FLAT, ring=16
+    ),
+    "v5p": Generation(
+        compiler_name="v5", gke_accelerator="tpu-v5p-slice", chip_config="megacore", hbm_gib=95.73, shapes=_DEEP, ring=4
+    ),
+    "v6e": Generation(compiler_name="v6e", gke_accelerator="tpu-v6e-slice", hbm_gib=31.24, shapes=_FLAT, ring=16),
+    "v7x": Generation(
+        compiler_name="tpu7x",
+        gke_accelerator="tpu7x",
+        devices_per_chip=2,
+        hbm_gib=94.74,
+        shapes=("1x1x1", *_DEEP),
+        ring=4,
+    ),
 }
 
 
@@ -41,6 +53,23 @@ class Topology(Frozen):
     rings: tuple[bool, bool, bool]  # for each axis, whether it is a ring
     devices: int  # number of JAX devices in the slice
     hbm_bytes: int  # memory per device that programs can use, in bytes
+
+    @property
+    def gke_labels(self) -> dict[str, str]:
+        """The labels of the slice's nodes in GKE."""
+        generation, _, shape = self.name.partition(":")
+        accelerator = GENERATIONS[generation].gke_accelerator
+        return {"cloud.google.com/gke-tpu-accelerator": accelerator, "cloud.google.com/gke-tpu-topology": shape}
+
+    @property
+    def host_chips(self) -> int:
+        """The number of chips of a host."""
+        return math.prod(self.chips_per_host)
+
+    @property
+    def hosts(self) -> int:
+        """The number of the slice's hosts."""
+        return math.prod(self.chips) // self.host_chips
 
 
 def _make(name: str, shape: str, generation: Generation) -> Topology:

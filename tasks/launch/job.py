@@ -15,7 +15,7 @@ from etils import epath
 from configs.backends import BACKENDS, find_part
 from configs.comparison import Target
 from configs.errors import ConfigError
-from tasks.launch.backend import Backend, Launcher, Restarted
+from tasks.launch.backend import Backend, Launcher, LaunchError, Restarted
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
 from tasks.records import RunHandle, RunPlan
@@ -64,14 +64,17 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def write_manifest(plan: RunPlan, directory: RunDirectory) -> str:
-    """Return the text that the plan's backend would submit. Raises ConfigError if it submits none, and LaunchError."""
+    """Return the text that the plan's backend would submit. Raises ConfigError if there is none."""
     manifest = launcher_of(plan.backend).manifest
     if manifest is None:
         known = " or ".join(name for name in BACKENDS if launcher_of(name).manifest is not None)
         raise ConfigError(
             [f"{plan.target}: jobs of the backend {plan.backend} have no manifest; those of {known} have"]
         )
-    return manifest(with_recording(plan), directory)
+    try:
+        return manifest(with_recording(plan), directory)
+    except LaunchError as error:
+        raise ConfigError([str(error)]) from error
 
 
 def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> LaunchedRun:

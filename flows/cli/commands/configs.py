@@ -51,7 +51,7 @@ def resolve_command(
 
 
 def _print_manifest(request: "Request", arm: str | None, out: str) -> None:
-    """Print the text that the launch of an arm's first run would submit. Raises ConfigError, LaunchError."""
+    """Print the text that the launch of an arm's first run would submit. Raises ConfigError."""
     from configs.errors import ConfigError, suggest
     from tasks.launch.job import write_manifest
     from tasks.resolve.plans import resolve

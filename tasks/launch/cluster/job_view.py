@@ -139,7 +139,8 @@ def view_pod(pod: Object) -> PodView:
     meta, status = pod["metadata"], pod.get("status", {})
     labels = meta.get("labels", {})
     spec = pod.get("spec", {})
-    container = spec.get("containers", [{}])[0].get("name", "")
+    names = [str(container["name"]) for container in spec.get("containers", [])]
+    container = next((name for name in names if not name.startswith("gke-")), "")  # GKE adds containers of its own
     states = {item["name"]: item.get("state", {}) for item in status.get("containerStatuses", [])}
     state = states.get(container, {})
     ended, running = state.get("terminated") or {}, state.get("running") or {}

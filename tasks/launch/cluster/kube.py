@@ -27,6 +27,7 @@ SILENCE_S = 60.0
 MAX_WAIT_S = 60.0  # limit of a server's Retry-After
 STARTING_S = 60.0  # time after an outage in which the server may deny rights, because it still loads its roles
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+INVALID = (httpx.codes.BAD_REQUEST, httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY)
 DENIALS = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
 type Object = dict[str, Any]
@@ -34,6 +35,10 @@ type Object = dict[str, Any]
 
 class Refused(LaunchError):
     """The API server denies this account a right."""
+
+
+class Invalid(LaunchError):
+    """The API server refuses an object, for example by a webhook or because of a quota; it will refuse it again."""
 
 
 class NotServed(LaunchError):
@@ -75,7 +80,9 @@ class KubeApi:
     def workloads(self, jobset: str) -> list[Object] | None:
         """Return Kueue's workloads for a JobSet; [] if there is no Kueue, None if this account may not list them."""
         try:
-            found = self._read_workloads()
+            found = self._read_kueue(rights.LIST_WORKLOADS, f"namespaces/{self._namespace}/workloads")
+        except NotServed:
+            return []
         except Refused:
             return None
         return [
@@ -83,6 +90,31 @@ class KubeApi:
             for item in (found or {}).get("items", [])
             if any(owner.get("name") == jobset for owner in item["metadata"].get("ownerReferences", []))
         ]
+
+    def versions(self, group: str) -> list[str]:
+        """Return the versions of a group of kinds that the cluster serves; [] if it serves none. Raises Refused."""
+        try:
+            found = self._read(rights.DISCOVER, f"/apis/{group}") or {}
+        except NotServed:
+            return []
+        return [str(item["version"]) for item in found.get("versions", [])]
+
+    def local_queues(self) -> dict[str, Object]:
+        """Return Kueue's queues of the namespace by name. Raises Refused, NotServed."""
+        items = (self._read_kueue(rights.LIST_QUEUES, f"namespaces/{self._namespace}/localqueues") or {})["items"]
+        return {str(item["metadata"]["name"]): item for item in items}
+
+    def cluster_queue(self, name: str) -> Object | None:
+        """Return Kueue's ClusterQueue of this name; None if it does not exist. Raises Refused, NotServed."""
+        return self._read_kueue(rights.GET_CLUSTER_QUEUES, f"clusterqueues/{name}")
+
+    def flavor(self, name: str) -> Object | None:
+        """Return Kueue's ResourceFlavor of this name; None if it does not exist. Raises Refused, NotServed."""
+        return self._read_kueue(rights.GET_FLAVORS, f"resourceflavors/{name}")
+
+    def priority_class(self, name: str) -> Object | None:
+        """Return the PriorityClass of this name; None if it does not exist. Raises Refused."""
+        return self._read(rights.GET_PRIORITIES, f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
 
     def lost_node(self, name: str) -> JobCause | None:
         """Return why a node is lost; None if it is not, or if this account may not read nodes."""
@@ -172,18 +204,17 @@ class KubeApi:
             raise NotAnswering(f"the credentials for {self._configuration.host} cannot be renewed: {error}") from error
         return {item["key"]: item["value"] for item in found.values() if item["in"] == "header" and item["value"]}
 
-    def _read_workloads(self) -> Object | None:
-        """Return the list of Kueue's workloads; None if the cluster has no Kueue. Raises Refused."""
+    def _read_kueue(self, right: Right, path: str) -> Object | None:
+        """Return an object of Kueue; None if it does not exist. Raises Refused, NotServed without Kueue."""
         for version in (self._kueue,) if self._kueue else KUEUE_VERSIONS:
-            path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{self._namespace}/workloads"
             try:
-                found = self._read(rights.LIST_WORKLOADS, path)
+                found = self._read(right, f"/apis/kueue.x-k8s.io/{version}/{path}")
             except NotServed:
                 self._kueue = None  # an upgrade may remove a version
                 continue
             self._kueue = version
             return found
-        return None
+        raise NotServed(f"{self._configuration.host} does not serve {right.kind}")
 
     def _read(self, right: Right, path: str, **query: str) -> Object | None:
         return self._request(right, "GET", path, params=query)
@@ -194,6 +225,8 @@ class KubeApi:
         if response.status_code == httpx.codes.UNAUTHORIZED:
             self._renew()
             response = self._send(method, path, **more)
+        if method == "POST" and (response.status_code in INVALID or _is_refusal(response)):
+            raise Invalid(f"{self._configuration.host} refuses the job: {_reason(response)}")
         self._check_rights(right, response)
         if response.status_code == httpx.codes.NOT_FOUND and not _names_object(response):
             cure = "its administrator has to install JobSet and Kueue: docs/launching.md"
@@ -264,6 +297,13 @@ def _reason(response: httpx.Response) -> str:
     except (ValueError, KeyError, TypeError):
         message = response.text[:200]
     return f"{response.status_code} {message}"
+
+
+def _is_refusal(response: httpx.Response) -> bool:
+    """Return whether a webhook or a quota refuses the object; False: the account lacks a right."""
+    return response.status_code == httpx.codes.FORBIDDEN and (
+        "admission webhook" in response.text or "exceeded quota" in response.text
+    )
 
 
 def _names_object(response: httpx.Response) -> bool:

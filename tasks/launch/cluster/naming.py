@@ -2,10 +2,15 @@
 
 import hashlib
 import re
+from typing import TYPE_CHECKING
 
-from tasks.launch.cluster.kube import KubeApi
+from tasks.launch.backend import LaunchError
+from tasks.launch.cluster.settings import ClusterSettings
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
+
+if TYPE_CHECKING:
+    from tasks.launch.cluster.kube import KubeApi
 
 SLICE_JOB = "slice-job"  # name of the replicated job in each JobSet
 # Kubernetes limits names to 63 characters. JobSet names pods NAME-slice-job-255-9999-abcde.
@@ -41,10 +46,19 @@ def attempt_of(name: str, family: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def attempts_of(api: KubeApi, family: str) -> list[tuple[int, str]]:
+def attempts_of(api: "KubeApi", family: str) -> list[tuple[int, str]]:
     """Return (attempt number, name) of every existing workload of a run."""
     names = [str(item["metadata"]["name"]) for item in api.jobsets()]
     return [(number, name) for name in names if (number := attempt_of(name, family)) is not None]
+
+
+def check_out(plan: RunPlan, settings: ClusterSettings, directory: RunDirectory) -> None:
+    """Raise LaunchError if the run's pods cannot write into its folder."""
+    if not settings.shared_out and directory.mirror is None:
+        raise LaunchError(
+            f"pods cannot write to {plan.directory}: choose --out gs://BUCKET/FOLDER, or set `shared_out: true` in "
+            "the target if pods mount this folder at the same path"
+        )
 
 
 def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, ...]) -> tuple[RunPlan, tuple[str, ...]]:

@@ -13,12 +13,12 @@ from tasks.launch.cluster.attempt import Attempt
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.cluster.job_view import TAKEN_AWAY
 from tasks.launch.cluster.kube import KubeApi, choose_context, connect
-from tasks.launch.cluster.naming import as_pods_see, attempt_of, attempts_of, family_of, name_attempt
+from tasks.launch.cluster.naming import as_pods_see, attempt_of, attempts_of, check_out, family_of, name_attempt
 from tasks.launch.cluster.poll_job import read_job, wait_until_gone
 from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
 from tasks.launch.patience import retry_outages
-from tasks.records import RunPlan
+from tasks.records import JobCause, RunPlan
 from tasks.store import RunDirectory
 
 # Creates the JobSet of an attempt from the plan as its pods see it, and the arguments after the plan's. Raises
@@ -51,11 +51,7 @@ class OnCluster:
     ) -> ClusterHandle:
         """Return once the JobSet exists; it may not run yet. tries: number of this start; 1: not a restart."""
         settings = _settings(plan)
-        if not settings.shared_out and directory.mirror is None:
-            raise LaunchError(
-                f"pods cannot write to {plan.directory}: choose --out gs://BUCKET/FOLDER, or set `shared_out: true` in "
-                "the target if pods mount this folder at the same path"
-            )
+        check_out(plan, settings, directory)
         context = choose_context(settings)
         api, family = connect(context, settings.namespace), family_of(plan)
         os.close(open_locked(directory.log))
@@ -118,8 +114,12 @@ class OnCluster:
         settings = _settings(plan)
         while True:
             cause = yield from Attempt(plan, settings, directory, handle).follow(poll_s)
-            taken = cause is not None and (cause.type in TAKEN or cause.type.startswith("Evicted ("))
-            if cause is None or not taken or handle.tries >= settings.attempts:
+            code = read_exit_code(directory.log)
+            if cause is None and code in settings.restart_on_exit_codes:
+                cause = JobCause(type=f"ExitCode {code}", message="the target restarts runs with this exit code")
+            elif cause is not None and cause.type not in TAKEN and not cause.type.startswith("Evicted ("):
+                return
+            if cause is None or handle.tries >= settings.attempts:
                 return
             directory.check_claim()  # if another machine took the run over, its job has the same name
             self.stop(handle)

@@ -34,7 +34,16 @@ LIST_WORKLOADS = Right(verb="list", resource="workloads", group=KUEUE, without="
 GET_NODES = Right(
     verb="get", resource="nodes", cluster_wide=True, without="a lost node looks like a lost pod or a failed trainer"
 )
-# Every logged-in account has this: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles
+UNCHECKED = "the queue is not checked before a launch"
+LIST_QUEUES = Right(verb="list", resource="localqueues", group=KUEUE, without=UNCHECKED)
+GET_CLUSTER_QUEUES = Right(verb="get", resource="clusterqueues", group=KUEUE, cluster_wide=True, without=UNCHECKED)
+GET_FLAVORS = Right(verb="get", resource="resourceflavors", group=KUEUE, cluster_wide=True, without=UNCHECKED)
+GET_PRIORITIES = Right(
+    verb="get", resource="priorityclasses", group="scheduling.k8s.io", cluster_wide=True,
+    without="the priority is not checked before a launch",
+)  # fmt: skip
+# Every logged-in account has these: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles
+DISCOVER = Right(verb="get", resource="apis", cluster_wide=True, without="the versions are not checked")
 REVIEW_RIGHTS = Right(
     verb="create", resource="selfsubjectaccessreviews", group="authorization.k8s.io", cluster_wide=True
 )

@@ -22,6 +22,7 @@ class ClusterSettings(ImageSettings):
     context: PlainText | None = None  # in the kubeconfig; None: gke_PROJECT_ZONE-OR-REGION_CLUSTER, or this pod's own
     start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # seconds that a run may wait for machines
     attempts: Annotated[int, Field(ge=1, le=100)] = 3  # limit of starts of a run that loses its machines
+    restart_on_exit_codes: tuple[Annotated[int, Field(ge=1, le=255)], ...] = ()  # of the trainer, as after a preemption
     grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # seconds from SIGTERM to SIGKILL, to save a checkpoint
     shared_out: bool = False  # whether pods mount the output folder at the same path
 

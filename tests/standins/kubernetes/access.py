@@ -9,28 +9,30 @@ import yaml
 
 LAUNCHING = Path(__file__).parent.parent.parent.parent / "docs" / "launching.md"
 ADMIN, RUNNER, SECOND = "the-admins-token", "the-runners-token", "the-runners-second-token"
+WORKER = "the-workers-token"  # of an account without the roles for xpk
 
 type Rules = list[dict[str, Any]]
 
 
-def documented_objects() -> list[dict[str, Any]]:
-    """The objects of the roles in the documentation, as `kubectl apply` would make them."""
+def documented_objects(*, xpk: bool = True) -> list[dict[str, Any]]:
+    """The objects of the roles in the documentation, as `kubectl apply` would make them. xpk: also those for xpk."""
     blocks = re.findall(r"(?s)```yaml\n(.*?)```", LAUNCHING.read_text())
     found = [item for block in blocks if "rbac.authorization" in block for item in yaml.safe_load_all(block)]
     assert found, f"{LAUNCHING} has no roles"
-    return found
+    return [item for item in found if xpk or "xpk" not in item["metadata"]["name"]]
 
 
-def documented_rules() -> Rules:
+def documented_rules(*, xpk: bool = True) -> Rules:
     """Return the combined rules of those roles."""
-    return [rule for item in documented_objects() for rule in item.get("rules", [])]
+    return [rule for item in documented_objects(xpk=xpk) for rule in item.get("rules", [])]
 
 
 class Accounts:
     """Tokens with their rules; None: everything."""
 
     def __init__(self) -> None:
-        self.rules: dict[str, Rules | None] = {ADMIN: None, RUNNER: documented_rules(), SECOND: documented_rules()}
+        self.rules: dict[str, Rules | None] = {ADMIN: None, WORKER: documented_rules(xpk=False)}
+        self.rules |= {RUNNER: documented_rules(), SECOND: documented_rules()}
 
     def find(self, headers: Mapping[str, str]) -> str | None:
         """The token of a request; None if it is missing or unknown.

@@ -27,6 +27,7 @@ text), or to some requests:
 | rules | at once: a `token` has these `rules` |
 | pods | JobSets get this `number` of pods |
 | no_v1beta1 | Kueue's v1beta1 is not served |
+| refused | creating a JobSet is answered with `code` and `message` |
 | sticky | JobSets that are deleted stay, after their pods, for `seconds` |
 """
 
@@ -39,6 +40,7 @@ import datetime
 import json
 import os
 import random
+import re
 import signal
 import string
 import uuid
@@ -53,6 +55,10 @@ from validation import check_jobset, fill_in
 type Object = dict[str, Any]
 type Key = tuple[str, str, str, str]  # group, plural, namespace, name
 
+KUEUE = {
+    "workloads": "Workload", "localqueues": "LocalQueue", "clusterqueues": "ClusterQueue",
+    "resourceflavors": "ResourceFlavor",
+}  # fmt: skip
 KINDS: dict[tuple[str, str], dict[str, str]] = {
     ("", "v1"): {
         "pods": "Pod", "configmaps": "ConfigMap", "serviceaccounts": "ServiceAccount", "namespaces": "Namespace",
@@ -60,14 +66,19 @@ KINDS: dict[tuple[str, str], dict[str, str]] = {
     },
     ("batch", "v1"): {"jobs": "Job"},
     ("jobset.x-k8s.io", "v1alpha2"): {"jobsets": "JobSet"},
-    ("kueue.x-k8s.io", "v1beta2"): {"workloads": "Workload"},
-    ("kueue.x-k8s.io", "v1beta1"): {"workloads": "Workload"},
+    ("kueue.x-k8s.io", "v1beta2"): KUEUE,
+    ("kueue.x-k8s.io", "v1beta1"): KUEUE,
+    ("scheduling.k8s.io", "v1"): {"priorityclasses": "PriorityClass"},
     ("authorization.k8s.io", "v1"): {"selfsubjectaccessreviews": "SelfSubjectAccessReview"},
     ("rbac.authorization.k8s.io", "v1"): {"roles": "Role", "rolebindings": "RoleBinding"},
 }  # fmt: skip
-CLUSTER_WIDE = ("namespaces", "nodes", "selfsubjectaccessreviews")
+CLUSTER_WIDE = (
+    "namespaces", "nodes", "selfsubjectaccessreviews", "clusterqueues", "resourceflavors", "priorityclasses",
+)  # fmt: skip
+UNEXPANDED = re.compile(r"\$(?:\$|\(([^)]*)\))")
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 OPEN = ("/version", "/readyz", "/healthz", "/livez", "/api", "/apis", "/openapi")  # granted to every account
+PRIORITIES = {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}  # as xpk makes them
 ENDINGS = {
     # kind: (the pod's reason, the reason of its condition DisruptionTarget)
     "preempted": ("Preempted", "PreemptionByScheduler"),
@@ -147,6 +158,35 @@ def verb_of(request: web.Request) -> tuple[str, str, str]:
         watches = request.query.get("watch") in ("true", "1")
         verb = "get" if len(rest) > 1 else "watch" if watches else "list"
     return verb, group, "/".join([rest[0], *rest[2:3]])
+
+
+def expand(text: str, environ: dict[str, str]) -> str:
+    """A word of a container's command or environment, as Kubernetes expands it."""
+
+    def replace(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else environ.get(found[1], found[0])
+
+    return UNEXPANDED.sub(replace, text)
+
+
+def queue_objects() -> list[tuple[str, str, str, Object]]:
+    """(group, version, kind, object) of a queue with the nodes and quota of two v6e-32 slices, and the priorities.
+
+    xpk makes the same: `xpk cluster create`.
+    """
+    kueue = ("kueue.x-k8s.io", "v1beta2")
+    nodes = {"cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice", "cloud.google.com/gke-tpu-topology": "4x8"}
+    quota = {"name": "google.com/tpu", "nominalQuota": "64"}
+    group = {"coveredResources": ["google.com/tpu"], "flavors": [{"name": "2xv6e-32", "resources": [quota]}]}
+    return [
+        (*kueue, "resourceflavors", {"metadata": {"name": "2xv6e-32"}, "spec": {"nodeLabels": nodes}}),
+        (*kueue, "clusterqueues", {"metadata": {"name": "cluster-queue"}, "spec": {"resourceGroups": [group]}}),
+        (*kueue, "localqueues", {"metadata": {"name": "multislice-queue"}, "spec": {"clusterQueue": "cluster-queue"}}),
+        *(
+            ("scheduling.k8s.io", "v1", "priorityclasses", {"metadata": {"name": name}, "value": value})
+            for name, value in PRIORITIES.items()
+        ),
+    ]
 
 
 class Pod:
@@ -303,7 +343,7 @@ class Cluster:
         if ("", "nodes", "", node) not in self.objects:
             ready = {"conditions": [condition("Ready", "KubeletReady", "kubelet is posting ready status")]}
             self.create("", "v1", "nodes", "", {"metadata": {"name": node}, "status": ready})
-        labels = template["metadata"].get("labels", {}) | {
+        labels = template.get("metadata", {}).get("labels", {}) | {
             "jobset.sigs.k8s.io/jobset-name": name,
             "jobset.sigs.k8s.io/replicatedjob-name": job,
             "jobset.sigs.k8s.io/job-index": str(index),
@@ -330,11 +370,17 @@ class Cluster:
         environ = {k: v for k, v in os.environ.items() if k != "KUBECONFIG"} | {
             "JAX_PLATFORMS": "cpu", "JOB_COMPLETION_INDEX": str(worker), "PATH": f"{self.python}:{os.environ['PATH']}",
         }  # fmt: skip
-        environ |= {entry["name"]: str(entry.get("value", "")) for entry in container.get("env") or []}
+        own_variables: dict[str, str] = {}
+        for entry in container.get("env") or []:
+            named = entry.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+            value = labels[named.split("'")[1]] if named else str(entry.get("value", ""))
+            own_variables[entry["name"]] = expand(value, own_variables)
+        environ |= own_variables
         # the pods of all stand-ins share this machine's folders, and each unpacks its config to the same path
         own = str(self.folder / "files" / pod.name)
+        words = [*container["command"], *container.get("args", [])]
         process = pod.process = await asyncio.create_subprocess_exec(
-            *(word.replace("/tmp/maxview", own) for word in container["command"]), env=environ,
+            *(expand(word, own_variables).replace("/tmp/maxview", own) for word in words), env=environ,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True, limit=1 << 28,
         )  # fmt: skip
         (self.folder / f"{pod.name}.pid").write_text(str(process.pid))
@@ -620,8 +666,15 @@ class Cluster:
         if request.path == "/openapi/v2":  # an empty one is valid, and unknown kinds are not validated
             kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
             return web.Response(body=b"", headers={"Content-Type": kind})
+        words += [""] * (words[0] == "apis" and len(words) == 2)
         group, version, rest = ("", words[1], words[2:]) if words[0] == "api" else (words[1], words[2], words[3:])
         kinds = KINDS.get((group, version))
+        if not version:
+            versions = [known for owner, known in KINDS if owner == group]
+            if not versions:
+                return no_such_path()
+            shown = [{"groupVersion": f"{group}/{known}", "version": known} for known in versions]
+            return web.json_response({"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": shown})
         if kinds is None or (version == "v1beta1" and any(fault["kind"] == "no_v1beta1" for fault in self.faults)):
             return no_such_path()
         if not rest:
@@ -642,6 +695,9 @@ class Cluster:
         if request.method == "POST":
             item = await request.json()
             refused = check_jobset(item) if plural == "jobsets" else None
+            webhook = self.take_fault(item, "refused") if plural == "jobsets" else None
+            if webhook is not None:
+                refused = webhook["code"], webhook["message"]
             if refused is not None:
                 return failure(refused[0], "Invalid", refused[1])
             if plural == "jobsets":
@@ -650,6 +706,8 @@ class Cluster:
                 return failure(403, "Forbidden", f"attempting to grant RBAC permissions not currently held: {more}")
             if (group, plural, namespace, item["metadata"].get("name", "")) in self.objects:
                 return failure(409, "AlreadyExists", f'{plural} "{item["metadata"]["name"]}" already exists')
+            if request.query.get("dryRun") == "All":
+                return web.json_response(item, status=201)
             return web.json_response(self.create(group, version, plural, namespace, item), status=201)
         if not name:
             return await self.list(request, group, version, plural, namespace)
@@ -773,6 +831,8 @@ async def serve(arguments: argparse.Namespace) -> None:
     assert site._server is not None
     port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
     cluster.create("", "v1", "namespaces", "", {"metadata": {"name": "default"}})
+    for group, version, plural, item in queue_objects():
+        cluster.create(group, version, plural, "default" if plural == "localqueues" else "", item)
     partial = arguments.port_file.with_suffix(".tmp")
     partial.write_text(str(port))
     partial.rename(arguments.port_file)

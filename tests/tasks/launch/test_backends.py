@@ -75,7 +75,7 @@ def test_a_job_is_launched_followed_and_found_again(plan: RunPlan, directory: Ru
 
 def test_a_manifest_is_the_backends(plan: RunPlan, make_plan: Callable[..., RunPlan], directory: RunDirectory) -> None:
     assert job.write_manifest(plan, directory) == "# partition tpu\n"
-    with pytest.raises(ConfigError, match="jobs of the backend local have no manifest; those of batch have"):
+    with pytest.raises(ConfigError, match=r"jobs of the backend local have no manifest; those of .*batch have"):
         job.write_manifest(make_plan("", backend="local"), directory)
 
 
@@ -89,7 +89,7 @@ def test_causes_of_death_have_a_class(plan: RunPlan, tmp_path: Path) -> None:
 
 def test_the_handle_of_an_unknown_backend_is_a_damaged_file(directory: RunDirectory) -> None:
     directory.handle.write_text('{"backend": "slurm", "job_name": "j", "log": "l"}')
-    with pytest.raises(StoreError, match="unknown backend 'slurm'; there are: local, xpk"):
+    with pytest.raises(StoreError, match="unknown backend 'slurm'; there are: local, jobset, xpk"):
         directory.read_handle()
 
 

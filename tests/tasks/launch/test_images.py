@@ -1,4 +1,4 @@
-"""An image per arm, from a comparison's file to the arguments of `xpk workload create`."""
+"""An image per arm, from a comparison's file to the JobSet."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
-from tasks.launch.xpk.workload import create_argv
+from tasks.launch.jobset.manifest import make_manifest
+from tasks.launch.jobset.settings import JobSet
 from tasks.resolve.plans import Request, resolve
 
 COMPARISON = """\
@@ -39,14 +40,17 @@ def test_each_arm_runs_its_own_image(root: Path, tmp_path: Path) -> None:
     assert [plan.arm for plan in plans] == ["old", "new"]
     images = []
     for plan in plans:
-        assert plan.launch is not None
-        words = create_argv(plan, plan.launch, "name", "true")
-        images += [word for word in words if word.startswith("--docker-image=")]
-    assert images == ["--docker-image=gcr.io/p/trainer:1", f"--docker-image=gcr.io/p/trainer@sha256:{'0' * 64}"]
+        assert isinstance(plan.launch, JobSet)
+        (job,) = make_manifest(plan, plan.launch, "name", ())["spec"]["replicatedJobs"]
+        (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+        images.append(container["image"])
+    assert images == ["gcr.io/p/trainer:1", f"gcr.io/p/trainer@sha256:{'0' * 64}"]
     assert len({plan.identity for plan in plans}) == 2  # so that no arm reuses the other's runs
-    assert [plan.software for plan in plans] == [(image.replace("--docker-image=", "image "),) for image in images]
+    assert [plan.software for plan in plans] == [(f"image {image}",) for image in images]
 
 
 def test_a_target_without_images_refuses_them(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cpu runs no images: take the arm 'old' to a target whose backend is xpk"):
+    with pytest.raises(
+        ConfigError, match=r"cpu runs no images: take the arm 'old' to a target whose backend is jobset or xpk"
+    ):
         resolve(Request(comparison="images", target="cpu"), tmp_path / "out", root=root)

@@ -17,8 +17,8 @@ import httpx
 import psutil
 import pytest
 
+from configs.backends import settings_model
 from configs.read import CONFIG_ROOT
-from tasks.launch.xpk.settings import Xpk
 from tasks.records import RunPlan
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, Store
@@ -276,22 +276,29 @@ def directory(tmp_path: Path) -> RunDirectory:
     return Store(tmp_path / "out").run("03_dropout-linen-r0-0123456789").create()
 
 
+@pytest.fixture(params=["jobset", pytest.param("xpk", marks=pytest.mark.long)])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The backend that creates the jobs; all else is shared."""
+    return str(request.param)
+
+
 @pytest.fixture
-def make_plan(directory: RunDirectory) -> Callable[..., RunPlan]:
+def make_plan(directory: RunDirectory, backend: str) -> Callable[..., RunPlan]:
     """make_plan(code, **settings of the cluster): a plan with a piece of Python as trainer."""
+    devices = {"tpu_type": "v6e-32"} if backend == "xpk" else {"topology": "v6e:4x8"}
 
     def make(code: str, *, time_limit_s: int = 3600, identity: str = "0123456789abcdef", **settings: Any) -> RunPlan:
         place = {
-            "cluster": "loopback", "project": "p", "zone": "us-east5-b", "tpu_type": "v6e-32", "image": "gcr.io/p/t:1",
+            "cluster": "loopback", "project": "p", "zone": "us-east5-b", "image": "gcr.io/p/t:1",
             "context": "loopback", "grace_s": 5, "shared_out": True,
         }  # fmt: skip
         return RunPlan.model_validate({
             "comparison": "c", "case": "03_dropout", "arm": "linen", "repeat": 0, "trainer": "maxview",
-            "target": "v6e-32", "backend": "xpk", "config": {"steps": 3}, "origins": {}, "commit": None,
+            "target": "v6e-32", "backend": backend, "config": {"steps": 3}, "origins": {}, "commit": None,
             "dirty": False, "versions": {}, "environment": {"GREETING": "it's \"me\" & $HOME\nsecond line"},
             "argv": ("python", "-c", code, str(directory.path)), "time_limit_s": time_limit_s,
             "run_name": directory.run_name, "directory": str(directory.path), "identity": identity,
-            "launch": Xpk.model_validate(place | settings),
+            "launch": settings_model(backend).model_validate(place | devices | settings),
         })  # fmt: skip
 
     return make

@@ -24,6 +24,7 @@ from .conftest import wait_for
 from .test_cluster import (
     ALONE,
     HANGS,
+    ONLY_XPK,
     RESUMES,
     SAY,
     TAKEN,
@@ -250,6 +251,7 @@ def test_an_overloaded_servers_retry_after_is_respected(
     assert steps_in(directory.log) == list(range(24))
 
 
+@ONLY_XPK
 def test_xpk_runs_again_after_an_outage(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

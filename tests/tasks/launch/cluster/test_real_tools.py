@@ -16,6 +16,8 @@ from tasks.launch.logs import watch
 from tasks.records import RunEnded, RunPlan
 from tasks.store import RunDirectory
 
+from .test_cluster import ONLY_XPK
+
 pytestmark = pytest.mark.long
 
 XPK = os.environ.get("MAXVIEW_XPK") or shutil.which("xpk")  # before the stand-ins are put on the path
@@ -34,6 +36,7 @@ def kubectl(*words: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
+@ONLY_XPK
 @needs_xpk
 @needs_kubectl
 def test_xpk_creates_a_workload_that_runs_the_trainer(

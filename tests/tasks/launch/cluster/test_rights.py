@@ -2,54 +2,66 @@
 
 from typing import Any
 
+import pytest
 from access import RUNNER, documented_objects  # of the stand-in
 
 from configs.comparison import load_target
-from tasks.launch.cluster.rights import NEEDED as SHARED
+from tasks.launch.cluster.rights import NEEDED, Right
 from tasks.launch.job import find_obstacles
+from tasks.launch.jobset.check import PRIORITY_RIGHTS, QUEUE_RIGHTS
 from tasks.launch.xpk.check import XPK_NEEDED
 
-NEEDED = (*SHARED, *XPK_NEEDED)
+OWN = (*NEEDED, *QUEUE_RIGHTS, *PRIORITY_RIGHTS)
+# of Prefect's worker beside ours: it runs flows as Jobs and observes their pods
+WORKERS = {
+    *(("pods", verb) for verb in ("get", "watch")),
+    *(("jobs", verb) for verb in ("get", "list", "watch", "create", "delete")),
+}
 
 
-def documented() -> set[tuple[str, str, str, bool]]:
+def documented(*, of_xpk: bool) -> set[tuple[str, str, str, bool]]:
     """(verb, group, resource, in the whole cluster) of each rule of the roles."""
     return {
         (verb, group, resource, item["kind"] == "ClusterRole")
-        for item in documented_objects() if item["kind"].endswith("Role")
+        for item in documented_objects()
+        if item["kind"].endswith("Role") and ("xpk" in item["metadata"]["name"]) == of_xpk
         for rule in item["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
         for verb in rule["verbs"]
     }  # fmt: skip
 
 
-def test_the_documented_roles_grant_the_needed_rights() -> None:
-    needed = {
-        (
-            right.verb,
-            right.group,
-            right.resource + f"/{right.subresource}" * bool(right.subresource),
-            right.cluster_wide,
-        )
-        for right in NEEDED
+def granted(rights: tuple[Right, ...]) -> set[tuple[str, str, str, bool]]:
+    return {
+        (right.verb, right.group, right.resource + f"/{right.subresource}" * bool(right.subresource), wide)
+        for right in rights
+        for wide in (right.cluster_wide,)
     }
-    assert documented() == needed
 
 
-def obstacles(standin: Any) -> list[str]:
+def test_the_documented_roles_grant_the_needed_rights() -> None:
+    workers = {(verb, "batch" if resource == "jobs" else "", resource, False) for resource, verb in WORKERS}
+    assert documented(of_xpk=False) == granted(OWN) | workers
+    pods = ("list", "", "pods", False)  # xpk grants it to its pods
+    assert documented(of_xpk=True) == granted(XPK_NEEDED) | {pods}
+
+
+def obstacles(target_name: str) -> list[str]:
     """Return the obstacles to runs on a target in the stand-in."""
     names = ("CLUSTER", "PROJECT", "ZONE", "IMAGE")
     environ = dict(zip((f"MAXVIEW_{name}" for name in names), ("c", "p", "us-east5-b", "i:1"), strict=True))
-    target = load_target("v6e-32")
+    target = load_target(target_name)
     return list(find_obstacles(target.model_copy(update={"launch": target.launch | {"context": "loopback"}}), environ))
 
 
-def test_the_documented_roles_are_complete(standin: Any) -> None:
-    assert obstacles(standin) == []
+@pytest.mark.parametrize("target", ["v6e-32", "v5e-32"])
+def test_the_documented_roles_are_complete(standin: Any, target: str) -> None:
+    assert obstacles(target) == []
 
 
-def test_each_missing_right_is_named(standin: Any) -> None:
+@pytest.mark.parametrize(("target", "rights", "optional"), [("v6e-32", OWN, 6), ("v5e-32", (*NEEDED, *XPK_NEEDED), 2)])
+def test_each_missing_right_is_named(standin: Any, target: str, rights: tuple[Right, ...], optional: int) -> None:
     standin.order({"kind": "rules", "token": RUNNER, "rules": []})
-    found = obstacles(standin)
-    assert len(found) == len(NEEDED)
+    found = obstacles(target)
+    assert len(found) == len(rights)
     assert "this account may not get pods/log in the namespace default: docs/launching.md has the role" in found
-    assert sum("; without it " in line for line in found) == 2  # runs continue without access to queue and nodes
+    assert sum("; without it " in line for line in found) == optional  # runs continue without them

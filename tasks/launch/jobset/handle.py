@@ -1,0 +1,3 @@
+"""The handle of a run on a cluster."""
+
+from tasks.launch.cluster.handle import HANDLE as HANDLE
