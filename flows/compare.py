@@ -20,16 +20,16 @@ from configs.comparison import ENOUGH_REPEATS, load_comparison, load_target
 from configs.errors import ConfigError
 from tasks.causes.kept_programs import have_programs
 from tasks.causes.subjects import announce, name_explainable_differences, plans_of, wants_explanation
-from tasks.diff.compare_case import CaseRuns
+from tasks.diff.compare_case import CaseRuns, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
-from tasks.ingest.run_record import adopt_run
+from tasks.experiments.interleave import limits_of, say_cost
 from tasks.launch.job import find_checkpoint
 from tasks.launch.owners import find_finished, forget
 from tasks.preflight.planned_compiles import count_lanes, find_missing_compilers, order_compiles
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
-from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord
-from tasks.resolve.options import CompareOptions
+from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, ProgramTimes, RunPlan, RunRecord
+from tasks.resolve.options import INTERLEAVE_S, CompareOptions, Experiment
 from tasks.resolve.plans import Request, request_comparison
 from tasks.services.events import EVENTS, Compared, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
 from tasks.services.flow_runs import end_jobs
@@ -52,7 +52,9 @@ from tasks.steps import (
     cross_restore_step,
     diff_compiles_step,
     diff_step,
+    experiments_step,
     explain_step,
+    interleave_step,
     launch_step,
     publish_step,
     repeat_step,
@@ -92,7 +94,7 @@ def compare(options: CompareOptions) -> State[Any]:
     patience = Patience(budget_s=options.read_budget(), most=most) if more.until_decided else None
     return compare_cases(
         request_comparison(options), open_store(options.out), Jobs(), patience=patience, take_over=more.take_over,
-        pull_request=more.comment or None,
+        pull_request=more.comment or None, interleave_s=options.read_interleave(), only=options.read_only(),
     )  # fmt: skip
 
 
@@ -104,15 +106,21 @@ def compare_cases(
     patience: Patience | None = None,
     take_over: bool = False,
     pull_request: str | None = None,
+    interleave_s: float | None = INTERLEAVE_S,
+    only: frozenset[Experiment] = frozenset(),
     beside: int = 0,
 ) -> State[Any]:
     """Compare every case of a request; return the flow's final state.
 
     patience: limits of the further repeats of undecided cases; None: no further repeats.
     pull_request: "owner/name#12", which gets a comment with the verdict; None: no comment is written.
+    interleave_s: limit of the turns of a case's programs in seconds; None: no turns.
+    only: the experiments to make instead of training; empty: train.
     beside: number of this comparison's other cases in other flow runs of the same night.
     """
     began = time.monotonic()
+    if only:
+        request = request.model_copy(update={"repeats": 1})
     repeats = request.repeats or load_comparison(request.comparison).repeats
     # Resolve all possible repeats now, because a branch may move before the later ones run.
     most = request.model_copy(update={"repeats": max(repeats, patience.most)}) if patience else request
@@ -132,6 +140,10 @@ def compare_cases(
             if case in refused:
                 comparisons.append(publish_case(refused[case], store))
                 continue
+            if only:
+                result = compare_programs_of(list(group), store, only, interleave_s, cases=cases_in_all)
+                comparisons.append(publish_case(result, store))
+                continue
             records = list(run(list(group)))
             if request.blessed:
                 assert records[0].plan is not None  # only records of ingested logs have no plan
@@ -149,6 +161,7 @@ def compare_cases(
                 runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store)})
             if have_programs(records, store):
                 runs = runs.model_copy(update={"program": compare_kept_programs_step(runs, store)})
+                runs = runs.model_copy(update={"turns": time_programs_of(runs, store, interleave_s)})
             if patience is None:
                 result = diff_step(runs, store)
             else:
@@ -224,7 +237,7 @@ def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool =
             finished = find_finished(store.run(plan.run_name))
             if finished is not None:
                 EVENTS.put(Reused(plan))
-                yield adopt_run(finished, plan)
+                yield finished
                 continue
             if not holding:
                 held.enter_context(slice_of(plan.target))
@@ -236,7 +249,7 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
     """Launch, watch, verify and scrape one run, unless it has finished meanwhile; return its record."""
     with held_run(plan, store, jobs, take_over=take_over) as finished:
         if finished is not None:
-            return adopt_run(finished, plan)
+            return finished
         proofs: list[PrefectFuture[CheckpointProof]] = []
         with held_job(plan, store, jobs, launch=lambda: launch_step(plan, among, store)) as run:
             for event in watch_step(run):
@@ -250,6 +263,38 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
         cross_restore_step(run, among)
         record: RunRecord = scrape_step(run, done)
         return record
+
+
+def time_programs_of(runs: CaseRuns, store: Store, limit_s: float | None) -> ProgramTimes | None:
+    """Measure the step times of both programs in turns; None if they are one program, or if it is not wanted.
+
+    `explain: off` in the comparison's file prevents it, too. A failure is reported, and runs are judged.
+    """
+    plans = plans_of(runs.runs)
+    if plans is None or limit_s is None or not wants_explanation(runs.comparison) or not may_differ_in_time(runs):
+        return None
+    limits = limits_of(runs.rules, cases=runs.cases, limit_s=limit_s)
+    EVENTS.put(Explaining(runs.case, f"the programs differ, also in time? {say_cost(limits)}"))
+    try:
+        with slice_of(plans[0].target):
+            found: ProgramTimes = interleave_step(plans, runs, limits, store)
+    except Exception as error:
+        get_run_logger().exception("%s failed", interleave_step.name)
+        EVENTS.put(Troubled(f"the programs of {runs.case} did not take turns: {type(error).__name__}: {error}"))
+        return None
+    return found
+
+
+def compare_programs_of(
+    plans: list[RunPlan], store: Store, only: frozenset[Experiment], limit_s: float | None, *, cases: int
+) -> ComparisonRecord:
+    """Compare the programs of a case's two arms by the experiments in `only`; train nothing."""
+    both = (plans[0], plans[1])
+    limits = limits_of(plans[0].rules, cases=cases, limit_s=limit_s or INTERLEAVE_S)
+    EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {say_cost(limits)}"))
+    with slice_of(plans[0].target):
+        record: ComparisonRecord = experiments_step(both, only, limits, store)
+    return record
 
 
 def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) -> ComparisonRecord:

@@ -32,10 +32,14 @@ from tasks.bisect.points import choose_span
 from tasks.bisect.search import next_action
 from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
 from tasks.causes.kept_programs import compare_kept_programs
+from tasks.causes.programs import compare_program_files
 from tasks.causes.subjects import explain_comparison
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case
 from tasks.diff.compare_logs import LogArguments, archive, case_runs, compare_pair
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
+from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
+from tasks.experiments.interleave import TurnLimits, interleave
+from tasks.experiments.recordings import FOLDER, SIDES, name_problem, record_arms
 from tasks.history.history_table import compact_history
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
@@ -45,7 +49,7 @@ from tasks.launch.job import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, read_exit_code, rejoin_attempts, watch
 from tasks.preflight.compare_compiles import compare_case_compiled
 from tasks.publish.content.page_address import PublishedPage, find_page
-from tasks.publish.content.suggested_commands import add_next, add_next_of_compiles
+from tasks.publish.content.suggested_commands import add_next, add_next_of_compiles, add_next_of_experiments
 from tasks.publish.markdown.artifacts import (
     artifact_key,
     escape_markdown,
@@ -66,13 +70,15 @@ from tasks.records import (
     ComparisonRecord,
     LedgerEntry,
     ProgramExplanation,
+    ProgramTimes,
     RunEnded,
     RunPlan,
     RunRecord,
     StepCompleted,
 )
+from tasks.records.observation import LOG, PROGRAM
 from tasks.resolve.blessed import blessed_runs
-from tasks.resolve.options import IngestOptions, NightOptions
+from tasks.resolve.options import Experiment, IngestOptions, NightOptions
 from tasks.resolve.plan_night import NightPlan, NightRecord, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.services.events import EVENTS, Comparing
@@ -281,6 +287,44 @@ def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanati
     if found is not None:
         get_run_logger().info("%s", found.sentence)
     return found
+
+
+@task(name="interleave", task_run_name="interleave the programs of {runs.case}", cache_policy=NO_CACHE)
+def interleave_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, limits: TurnLimits, store: Store) -> ProgramTimes:
+    """Measure the step times of both plans' programs in turns. Starts both trainers for a few steps.
+
+    Reuses the stored result of the same comparison.
+    """
+    directory = store.comparison(runs.comparison, runs.case, case_id(runs))
+    found = interleave(plans, (plans[0].arm, plans[1].arm), Path(directory.path) / FOLDER, limits)
+    get_run_logger().info("%s", found.problem or found.wall)
+    return found
+
+
+@task(name="experiments", task_run_name="compare the programs of {plans[0].case}", cache_policy=NO_CACHE)
+def experiments_step(
+    plans: tuple[RunPlan, RunPlan], only: frozenset[Experiment], limits: TurnLimits, store: Store
+) -> ComparisonRecord:
+    """Compare the programs of two plans by experiments, without training. Starts both trainers for a few steps.
+
+    Raises ValueError if a step cannot be recorded, because nothing can then be compared.
+    """
+    case, names = plans[0], (plans[0].arm, plans[1].arm)
+    folder = Path(store.comparison(case.comparison, case.case, experiments_id(plans)).path) / FOLDER
+    observations = record_arms(plans, folder)
+    if problem := name_problem(observations, names):
+        raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
+    paths = [folder / side / PROGRAM for side in SIDES]
+    roots = (plans[0].checkout or plans[0].start_folder or "", plans[1].checkout or plans[1].start_folder or "")
+    program = compare_program_files(paths[0], paths[1], names, roots)
+    get_run_logger().info("%s", program.sentence)
+    turns = None
+    if "time" in only and program.answer != "same text":
+        turns = interleave(plans, names, folder, limits)
+        get_run_logger().info("%s", turns.problem or turns.wall)
+    logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
+    found = Experiments(plans=plans, observations=observations, logs=logs, program=program, turns=turns)
+    return add_next_of_experiments(compare_by_experiments(found), plans)
 
 
 @task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)

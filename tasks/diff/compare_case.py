@@ -8,7 +8,7 @@ from tasks.diff.compare_runs import comparison_id, diff
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
-from tasks.records import CheckpointDifference, Commit, ComparisonRecord, ProgramExplanation, RunRecord
+from tasks.records import CheckpointDifference, Commit, ComparisonRecord, ProgramExplanation, ProgramTimes, RunRecord
 
 
 class CaseRuns(Frozen):
@@ -22,6 +22,7 @@ class CaseRuns(Frozen):
     look: int | None = None  # with --until-decided: the number of this decision on the case, from 1
     checkpoints: CheckpointDifference | None = None  # at the last step with a checkpoint in both first runs
     program: ProgramExplanation | None = None  # comparison of the lowered training steps; None if unknown
+    turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
     rules: VerdictRules | None = None  # as stored when the runs were requested; None: read from configs/
     commits: dict[str, tuple[Commit, ...]] = {}  # name of the arm -> its commits that the other arm lacks
 
@@ -44,8 +45,16 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         circumstances=Circumstances(past=past or {}, chance=chance_of(cases=case.cases, look=case.look)),
         checkpoints=case.checkpoints,
         program=case.program,
+        turns=case.turns,
     )
     return record.model_copy(update={"commits": case.commits})
+
+
+def may_differ_in_time(case: CaseRuns) -> bool:
+    """Return whether both arms ended well and their programs are not proved to be one."""
+    record = compare_case(case)
+    one_program = any(floor.name == "same program" and floor.holds and floor.same_text for floor in record.floors)
+    return not record.has_died and not one_program
 
 
 def case_id(case: CaseRuns) -> str:

@@ -14,6 +14,7 @@ from tasks.diff.floors import excuse_of, floors_of, has_same_program
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
 from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
 from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
+from tasks.diff.program_time_rows import judge_beyond_program, leave_to_runs, program_time_row
 from tasks.diff.run_events import death_row
 from tasks.diff.same_code import draws_differ
 from tasks.diff.state_rows import checkpoint_row, final_state_row
@@ -21,7 +22,7 @@ from tasks.diff.time_rows import Circumstances, cpu_time_row, name_host, step_ti
 from tasks.metrics.merged_steps import cpu_seconds
 from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, LOSS, VALUES
 from tasks.metrics.table import BY_NAME, METRICS
-from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
+from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records import (
     CheckpointDifference,
     ComparisonRecord,
@@ -29,6 +30,7 @@ from tasks.records import (
     Floor,
     MetricDiff,
     ProgramExplanation,
+    ProgramTimes,
     RunRecord,
     Verdict,
 )
@@ -58,11 +60,12 @@ def diff(
     circumstances: Circumstances | None = None,
     checkpoints: CheckpointDifference | None = None,
     program: ProgramExplanation | None = None,
+    turns: ProgramTimes | None = None,
 ) -> ComparisonRecord:
     """Compare the runs of two arms by the given rules.
 
     `aa`: the arms should be equal; `circumstances`: further inputs for judging noise; `checkpoints`: the comparison of
-    both arms' checkpoints of one step; `program`: the comparison of the recorded training steps.
+    both arms' checkpoints of one step; `program`: the comparison of the recorded training steps; `turns`: their times.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     left, right = arms = number_alike((left, right))
@@ -80,16 +83,25 @@ def diff(
     # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
     equal = proved or (parity.parity.steps >= MIN_STEPS and parity.parity.first is None and not parity.varies)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
-    shared = circumstances.shared_by(1 + all(measured))
+    timed = turns is not None and not turns.problem
+    shared = circumstances.shared_by((1 + timed) * (1 + all(measured)))
     time_row, step_time = step_time_row(arms, rules, shared)
-    host = name_host(step_time, arms) if proved and not excuse else ""
+    program_row = program_time_row(arms, turns, rules)
+    equal_times = program_row is not None and program_row.verdict == "same"
+    host = name_host(step_time, arms, proved=proved) if (proved or equal_times) and not excuse else ""
     if host:
         time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
+    cpu_row = cpu_time_row(arms, rules, shared)
+    if not excuse:
+        program_row = program_row and leave_to_runs(program_row, time_row)
+        time_row = judge_beyond_program(time_row, program_row, turns.problem if turns else "")
+        cpu_row = cpu_row and judge_beyond_program(cpu_row, program_row)
     evaluated = decide_values(evaluations, judged.model_copy(update={"proved": equal}))
     built = {
         END.name: death_row(arms) if any(arm.dead for arm in arms) else None,
+        PROGRAM_TIME.name: program_row,
         STEP_TIME.name: time_row,
-        CPU_TIME.name: cpu_time_row(arms, rules, shared),
+        CPU_TIME.name: cpu_row,
         LOSS.name: loss_row(arms, parity, loss),
         EVALUATION.name: evaluation_row(arms, evaluations, evaluated),
         VALUES.name: values_row(arms, others, judged),
@@ -127,6 +139,7 @@ def diff(
         aa=aa,
         equal_by_construction=excuse,
         checkpoints=checkpoints,
+        turns=turns,
     )
 
 

@@ -217,16 +217,17 @@ def _parts_per_step(accounts: list[TimeAccount]) -> dict[str, float]:
     return seconds
 
 
-def name_host(decision: Decision, arms: Arms) -> str:
+def name_host(decision: Decision, arms: Arms, *, proved: bool = True) -> str:
     """Return a sentence: the host loop, and which of its parts, explain a time difference of equal programs.
 
-    Empty unless the decision is "regressed" or "improved".
+    Empty unless the decision is "regressed" or "improved". proved: the programs are one; else they take equal time.
     """
     if decision.verdict not in ("regressed", "improved"):
         return ""
     parts = _explain_difference(arms)
     word = "slower" if decision.verdict == "regressed" else "quicker"
-    return f"same program; the host loop is {word}{f' ({parts})' if parts else ''}"
+    programs = "same program" if proved else "the programs take equal time"
+    return f"{programs}; the host loop is {word}{f' ({parts})' if parts else ''}"
 
 
 def _explain_difference(arms: Arms) -> str:

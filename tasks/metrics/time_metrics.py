@@ -103,6 +103,11 @@ STEP_TIME = Metric(
     decimals=4, judged="noise", tolerance="step_time_s", trend=True, quick="step_time_quick_s",
     middle="Step time, typical", curve="step_time_s", curve_title="Step time", bisected=True, explained=True,
 )  # fmt: skip
+PROGRAM_TIME = Metric(
+    name="program_step_s", title="Step time of the program", unit="s", better="lower",
+    rule="both programs in turns on one device, without the host loop: the median step", decimals=5,
+    judged="proof", tolerance="program_time", bisected=True, explained=True, optional=True,
+)  # fmt: skip
 CPU_TIME = Metric(
     name="step_cpu_time_s", title="CPU time per step", unit="s", better="lower",
     rule="processor time of all threads; as the step time", decimals=4,
@@ -131,4 +136,4 @@ GOODPUT = Metric(
     judged="shown", why="follows from the step time, which is judged, and from storage, restarts and the run's length",
     of_runs=goodput, optional=True, trend=True,
 )  # fmt: skip
-TIME_METRICS = (STEP_TIME, CPU_TIME, STALLS, FIRST_STEP, MFU, GOODPUT)
+TIME_METRICS = (PROGRAM_TIME, STEP_TIME, CPU_TIME, STALLS, FIRST_STEP, MFU, GOODPUT)

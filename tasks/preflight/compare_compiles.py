@@ -41,7 +41,7 @@ from tasks.store import Store
 from tasks.store.json_records import model_from_json, read_document
 
 # Kinds of findings that apply to compiles too: the other kinds need a trained run.
-_KINDS: frozenset[FindingKind] = frozenset({
+KINDS: frozenset[FindingKind] = frozenset({
     "same-commit", "other-trainer", "different-commits", "dirty-checkout",
     "other-source", "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software",
     "config", "inert", "seed",
@@ -100,7 +100,7 @@ def compare_compiles(
     sides = [Side(one.program, _analyse(one.text) if one.text else None) for one in compiles]
     unfit = [one.run.arm for one in compiles if one.reported and (not one.program.ok or _overflows(one.program))]
     found = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=False, parities=())
-    findings = [*_deaths(compiles, arms, rules), *(finding for finding in found if finding.kind in _KINDS)]
+    findings = [*_deaths(compiles, arms, rules), *(finding for finding in found if finding.kind in KINDS)]
     every = list(_rows(sides, arms, rules))
     rows = [row for row in every if not is_unfilled(row)]
     floors = list(_floors(sides, arms))

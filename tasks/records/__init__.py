@@ -91,6 +91,7 @@ from tasks.records.plan import (
     StartedProcess,
     StoredHandle,
 )
+from tasks.records.program_times import ProgramTimes, TimeRatio
 from tasks.records.run import Baseline, Blessing, RunRecord, StartReport
 from tasks.records.run_end import DEATH_WORDS, DeathKind, LogError, RunFate, decide_fate
 from tasks.records.run_facts import Measured, RunFacts, StepLevel, StepLevels, TimeAccount, TimePart, seconds_between

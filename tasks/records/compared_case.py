@@ -13,6 +13,7 @@ from tasks.records.compiled import ProgramComparison
 from tasks.records.explanation import Explanation
 from tasks.records.log_reading import Coverage, Environment, Stall
 from tasks.records.plan import Commit
+from tasks.records.program_times import ProgramTimes
 from tasks.records.run_end import LogError, RunEnd
 from tasks.records.run_facts import TimeAccount
 from tasks.records.shared_fields import Source
@@ -188,8 +189,10 @@ class ComparisonRecord(Frozen):
     equal_by_construction: str = ""  # why the arms' times cannot differ; empty: they can
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that are not in the other arm, the newest first
     checkpoints: CheckpointDifference | None = None  # at the last common step; None without one
+    trained: bool = True  # False: only the programs were compared, by experiments
     aa: bool = False  # whether this is an A/A control, whose arms should be equal
     programs: ProgramComparison | None = None  # None unless the arms were compiled and not trained
+    turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
     explanation: Explanation | None = None  # causes of the difference; None if not examined
 
     @property

@@ -5,7 +5,7 @@ default, because the form asks for a type if a field may be None. The form's ser
 it creates a flow run; `resolve` checks them for every caller.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from cyclopts import Parameter
 from pydantic import Field
@@ -54,6 +54,10 @@ def _read_seconds(budget: str) -> float | None:
         raise ValueError(f"--budget: {error}") from error
 
 
+INTERLEAVE_S = 60.0  # default limit of the programs' turns
+OFF = "off"
+Experiment = Literal["function", "time"]
+EXPERIMENTS: tuple[Experiment, ...] = get_args(Experiment)
 COUNT = {"type": "integer", "minimum": 1, "maximum": MAX_REPEATS}
 
 Comparison = Annotated[
@@ -81,11 +85,7 @@ Overrides = Annotated[
 Branch = Annotated[
     str,
     QUIET,
-    doc(
-        "For main-vs-branch: the branch, tag or commit to judge, such as HEAD. By default the working tree with its "
-        "uncommitted changes (`.`).",
-        maxLength=MAX_NAME_LENGTH,
-    ),
+    doc("For main-vs-branch: the branch, tag or commit to judge; HEAD by default.", maxLength=MAX_NAME_LENGTH),
 ]
 Baseline = Annotated[
     str,
@@ -138,6 +138,14 @@ class CompareMore(PreflightMore):
         bool, QUIET, doc("Run more repeats, interleaved, until every judged row is decided or the budget ends.")
     ] = False
     budget: Annotated[str, QUIET, doc("The time limit of until-decided: 90s, 10m, 2h.")] = ""
+    interleave: Annotated[
+        str,
+        QUIET,
+        doc(
+            "How long both programs may run in turns on this machine, which decides the step time of the program: "
+            "90s, 5m; 60s by default, off: not at all."
+        ),
+    ] = ""
     max_repeats: Annotated[
         int | None, doc(f"The runs per arm of until-decided, at most; {ENOUGH_REPEATS} by default.", **or_empty(COUNT))
     ] = None
@@ -168,8 +176,36 @@ class ArmsOptions(Frozen):
 class CompareOptions(ArmsOptions):
     """The options of the flow `compare`."""
 
+    only: Annotated[
+        tuple[str, ...],
+        QUIET,
+        doc(
+            "Train nothing, and compare only the programs: function (the same in float64?), time (in turns), or both: "
+            "function,time."
+        ),
+    ] = ()
     more: Annotated[CompareMore, GROUP, doc("Options that are rarely needed")] = CompareMore()
     out: Out = DEFAULT_OUT
+
+    def read_interleave(self) -> float | None:
+        """Return the time limit of the programs' turns in seconds; None if they are off. Raises ValueError."""
+        text = self.more.interleave
+        if text == OFF:
+            return None
+        try:
+            return read_duration(text) if text else INTERLEAVE_S
+        except ValueError as error:
+            raise ValueError(f"--interleave: {error}, or off") from error
+
+    def read_only(self) -> frozenset[Experiment]:
+        """Return the experiments of `only`; empty: train. Raises ValueError for an unknown one."""
+        names = [name for given in self.only for name in given.split(",")]
+        unknown = [name for name in names if name not in EXPERIMENTS]
+        if unknown:
+            raise ValueError(
+                f"--only: '{unknown[0]:.40}' is no experiment: {', '.join(EXPERIMENTS)}, or both with a comma"
+            )
+        return frozenset(one for one in EXPERIMENTS if one in names)
 
     def read_budget(self) -> float | None:
         """Return the time limit of --until-decided in seconds; None if there is none.

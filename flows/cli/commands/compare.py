@@ -32,6 +32,8 @@ def compare(
     # checked before the flow, because starting a server for it takes seconds
     options = options.model_copy(update={"comparison": name})
     options.read_budget()
+    options.read_interleave()
+    options.read_only()
     plans = resolve(request_comparison(options), Path(options.out))
     left_out: dict[str, str] = {}
     if "all" in options.cases:

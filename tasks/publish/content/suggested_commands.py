@@ -35,6 +35,14 @@ def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]
     return record.model_copy(update={"next_command": shlex.join(words)})
 
 
+def add_next_of_experiments(record: ComparisonRecord, plans: Sequence[RunPlan]) -> ComparisonRecord:
+    """Return the comparison of two programs with its next command: train both arms."""
+    train = ["maxview", "compare", record.comparison, "--case", record.case, "--target", plans[0].target]
+    return record.model_copy(
+        update={"next_command": shlex.join([*train, *options_of_plan(plans[0]), *options_of_arms(plans)])}
+    )
+
+
 def _plans_of_arms(record: ComparisonRecord, runs: Sequence[RunRecord]) -> list[RunPlan]:
     """Return the plan of one baseline run and of one candidate run."""
     plans = {run.arm: run.plan for run in runs if run.plan is not None}

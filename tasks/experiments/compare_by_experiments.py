@@ -1,0 +1,127 @@
+"""Compares two arms by experiments on their programs, without training: the `ComparisonRecord` that pages show."""
+
+import hashlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from configs.schema import Frozen
+from configs.verdict_rules import load_verdict_rules
+from tasks.diff.arms import ArmRuns, summarise
+from tasks.diff.comparability import find_findings
+from tasks.diff.compare_runs import conclude
+from tasks.diff.decide import ONE_PROGRAM
+from tasks.diff.metric_rows import make_row
+from tasks.diff.program_time_rows import program_time_row
+from tasks.experiments.recordings import Both
+from tasks.ingest.run_record import name_version
+from tasks.metrics.time_metrics import PROGRAM_TIME
+from tasks.preflight.compare_compiles import KINDS
+from tasks.records import (
+    ComparisonRecord,
+    Coverage,
+    Decision,
+    Environment,
+    Floor,
+    Measured,
+    MetricDiff,
+    Observation,
+    ProgramExplanation,
+    ProgramTimes,
+    RunPlan,
+    RunReading,
+    RunRecord,
+)
+
+NOT_TRIED = "nothing was trained: checkpoints, long curves, input and the host loop were not tried"
+
+
+class Experiments(Frozen):
+    """The recorded steps of both arms, and what the experiments on them found; None: not tried."""
+
+    plans: Both[RunPlan]
+    observations: Both[Observation]
+    logs: Both[str]  # of the processes that recorded the steps
+    program: ProgramExplanation | None = None
+    turns: ProgramTimes | None = None
+
+
+def compare_by_experiments(found: Experiments) -> ComparisonRecord:
+    """Return the comparison of two arms that were not trained. Its headline says what was not tried."""
+    plan = found.plans[0]
+    rules = plan.rules or load_verdict_rules(plan.comparison, plan.target)
+    runs = [_run_of(*one) for one in zip(found.plans, found.observations, found.logs, strict=True)]
+    left, right = (ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in runs)
+    arms = (left, right)
+    every = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=plan.aa, parities=())
+    findings = [one for one in every if one.kind in KINDS]
+    floors = list(_floors(found.program))
+    proved = any(floor.holds and floor.same_text for floor in floors)
+    rows: list[MetricDiff] = []
+    if proved:
+        cells = Measured(text="one program")
+        decision = Decision(verdict="same", reason="both arms have one program", evidence=ONE_PROGRAM)
+        rows.append(make_row(PROGRAM_TIME, (cells, cells), arms, decision))
+    elif found.turns is not None:
+        row = program_time_row(arms, found.turns, rules)
+        rows.append(row or _missing_row(arms, found.turns.problem))
+    verdict, headline = conclude(arms, findings, rows, floors)
+    return ComparisonRecord(
+        id=experiments_id(found.plans),
+        comparison=plan.comparison,
+        case=plan.case,
+        target=plan.target,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        question=rules.question,
+        baseline=summarise(left),
+        candidate=summarise(right),
+        verdict=verdict,
+        headline=f"{headline}; {NOT_TRIED}",
+        findings=tuple(findings),
+        rows=tuple(rows),
+        floors=tuple(floors),
+        aa=plan.aa,
+        turns=found.turns,
+        trained=False,
+    )
+
+
+def experiments_id(plans: Both[RunPlan]) -> str:
+    """Return the id of the comparison of two plans without training. It differs from that of their runs."""
+    facts = ["without training", plans[0].comparison, plans[0].case, *(plan.identity for plan in plans)]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10]
+
+
+def _missing_row(arms: tuple[ArmRuns, ArmRuns], problem: str) -> MetricDiff:
+    cells = Measured(text="not measured")
+    return make_row(PROGRAM_TIME, (cells, cells), arms, Decision(verdict="unknown", reason=problem))
+
+
+def _floors(program: ProgramExplanation | None) -> Iterator[Floor]:
+    if program is not None:
+        yield Floor(
+            name="same program",
+            holds=program.answer != "differs",
+            evidence=program.sentence,
+            same_text=program.answer == "same text",
+        )
+
+
+def _run_of(plan: RunPlan, observation: Observation, log: str) -> RunRecord:
+    """Return the record of a run that was not trained, with the software of its recorded step."""
+    software = observation.software
+    environment = Environment(
+        jax=software.get("jax"),
+        jaxlib=software.get("jaxlib"),
+        backend=observation.platform or None,
+        num_devices=observation.devices or None,
+    )
+    reading = RunReading(
+        name=Path(log).parent.name,
+        format=plan.trainer,
+        environment=environment,
+        exit_code=0,
+        coverage=Coverage(complete=True),
+    )
+    label = f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, plan.commit)}"
+    return RunRecord(plan=plan, arm=plan.arm, label=label, commit=plan.commit, log=log, reading=reading)

@@ -1,0 +1,65 @@
+"""Turns the times of two programs that took turns into the difference of their step times, with its interval.
+
+A *draw* is a pair of newly loaded executables, one of each program, with newly placed buffers. Inside a draw the two
+programs take turns; it yields one number, the logarithm of the ratio of their step times. Two executables of one
+program differ, so the draws, not the turns, are the independent observations: the interval comes from the scatter of
+the draws, and contains the term between executables. Without JAX.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+FIRST_LOOK = 6  # draws before the first look
+GROWTH = 1.4  # ratio of the numbers of draws at two looks
+
+
+class Interval(NamedTuple):
+    """An effect, ln(candidate ÷ baseline), with an interval that holds at every look together."""
+
+    effect: float
+    low: float
+    high: float
+
+
+class Rule(NamedTuple):
+    """When the difference is decided."""
+
+    chance: float  # of an interval that misses the true effect at any look
+    tolerance: float  # effects inside ± this are the same, as a logarithm
+    least: float  # smaller effects are never reported, as a logarithm
+
+
+def ratio_of(baseline: Sequence[float], candidate: Sequence[float]) -> float:
+    """Return one draw's logarithm of the ratio of step times. The n-th values are the neighbouring turns of a round."""
+    return float(np.median(np.log(candidate) - np.log(baseline)))
+
+
+def looks(most: int) -> list[int]:
+    """Return the numbers of draws after which the interval is looked at, up to `most`."""
+    found, draws = [], float(FIRST_LOOK)
+    while round(draws) <= most:
+        found.append(round(draws))
+        draws = max(draws + 1, draws * GROWTH)
+    return found
+
+
+def interval_at(ratios: Sequence[float], look: int | None, chance: float) -> Interval:
+    """Return the effect of the draws' ratios (two or more) and its interval at a look (from 1; None: the last one).
+
+    Half of the chance is for the last look, when the limit is reached; of the other half the n-th look before it takes
+    1 ÷ (n (n + 1)). So all looks together keep the chance, however many there are.
+    """
+    values = np.asarray(ratios)
+    spent = chance / 2 if look is None else chance / 2 / (look * (look + 1))
+    effect = float(values.mean())
+    half = float(stdtrit(len(values) - 1, 1 - spent / 2) * values.std(ddof=1) / np.sqrt(len(values)))
+    return Interval(effect, effect - half, effect + half)
+
+
+def is_decided(found: Interval, rule: Rule) -> bool:
+    """Return whether the interval shows a difference worth reporting, or that there is none beyond the tolerance."""
+    beyond = (found.low > 0 or found.high < 0) and abs(found.effect) >= rule.least
+    return beyond or (-rule.tolerance < found.low and found.high < rule.tolerance)

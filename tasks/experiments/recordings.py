@@ -1,0 +1,43 @@
+"""Records the training steps of both arms for experiments: program, state and batches, in processes of their own."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tasks.experiments.observe_arm import observe_arm
+from tasks.observe.recorder import read_observation
+from tasks.records import Observation, RunPlan
+from tasks.store.atomic import write_atomically
+
+BATCHES = 20  # recorded batches; fewer if the run has fewer steps
+SIDES = ("baseline", "candidate")
+FOLDER = "experiments"  # in a comparison's folder
+IDENTITY = "plan-identity.txt"  # of the recorded plan
+
+type Both[T] = tuple[T, T]
+
+
+def record_arms(plans: Both[RunPlan], folder: Path) -> Both[Observation]:
+    """Return the observations of both steps below `folder`; start only the arms whose step is not recorded there."""
+    with ThreadPoolExecutor(len(plans)) as pool:
+        left, right = pool.map(lambda plan, side: record_arm(plan, folder / side), plans, SIDES)
+    return left, right
+
+
+def record_arm(plan: RunPlan, folder: Path) -> Observation:
+    """Return the observation of a plan's step: the recorded one, else a new one, for which its trainer starts."""
+    identity = folder / IDENTITY
+    if identity.is_file() and identity.read_text(encoding="utf-8") == plan.identity:
+        return read_observation(folder, plan.arm)
+    found = observe_arm(plan, folder, tensors=False, batches=min(BATCHES, int(plan.config["steps"])))
+    if found.step is not None:
+        write_atomically(identity, plan.identity)
+    return found
+
+
+def name_problem(observations: Both[Observation], names: Both[str]) -> str:
+    """Return why a step was not recorded, or ""."""
+    for observation, name in zip(observations, names, strict=True):
+        if observation.step is None:
+            why = observation.notes[-1] if observation.notes else "no step was found"
+            return f"the step of {name} was not recorded: {why}"
+    return ""
