@@ -32,7 +32,7 @@ from tasks.records import BisectedPoint, Bisection, CheckpointDifference, Factor
 from tasks.resolve.options import BisectOptions
 from tasks.services.events import EVENTS, Bisected, Planned, Replanned
 from tasks.services.flow_runs import end_jobs
-from tasks.services.prefect_ui import REGRESSED, log_result, show_name, unless_named, with_parameters_of
+from tasks.services.prefect_ui import CHANGED, REGRESSED, log_result, show_name, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped, in_lanes
 from tasks.services.slices import slice_of
 from tasks.steps import (
@@ -64,7 +64,10 @@ def name_run() -> str:
 )
 @with_parameters_of(BisectOptions)
 def bisect(options: BisectOptions) -> State[Any]:
-    """Find, for every case, the point that changed the metric. The final state is Failed if one was found."""
+    """Find, for every case, the point that changed the metric. The final state is Failed if one was found.
+
+    Its name is the worst verdict on a found point.
+    """
     store, jobs = open_store(options.out), Jobs()
     metric = read_metric(options.metric) if options.metric else None
     span = find_span_step(options)
@@ -82,7 +85,8 @@ def bisect(options: BisectOptions) -> State[Any]:
     log_result((record.headline, page.shown) for record, page in bisections)
     message = " · ".join(record.headline for record, _ in bisections)[:1000]
     if any(record.outcome == "found" for record, _ in bisections):
-        return Failed(name=REGRESSED, message=message)
+        worse = any(record.verdict == "regressed" for record, _ in bisections)
+        return Failed(name=REGRESSED if worse else CHANGED, message=message)
     ledger_alone = all(record.outcome == "ledger" for record, _ in bisections)
     return Completed(name="Ledger" if ledger_alone else "Unknown", message=message)
 

@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from tasks.bisect.bisected_metric import BisectedMetric
+from tasks.bisect.bisected_metric import PROGRAM, BisectedMetric
 from tasks.bisect.commits import describe_commit
 from tasks.bisect.ledger import describe_program_change
 from tasks.bisect.points import Span
 from tasks.bisect.search import NOT_SURE, find_current_belief, mark_points
-from tasks.bisect.terms import MAX_RUNS, Finish, Judge, Line
+from tasks.bisect.terms import MAX_RUNS, WORSE, Finish, Judge, Line
 from tasks.diff.decide import show_duration
-from tasks.records import BisectedPoint, Bisection, FactorEffect, RunRecord, seconds_between
+from tasks.records import BisectedPoint, Bisection, FactorEffect, RunRecord, Verdict, seconds_between
 from tasks.resolve.options import BisectOptions
 
 _POINT = re.compile(r"\{(\d+)\}")  # `{3}` in a note: replaced by the name of point 3
@@ -65,8 +65,16 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, m
         subject = "" if point.version else f' "{point.commit.subject}"'
         if metric.name == "end":
             return f"{point.name}{subject} is the first {what} at which {case} died: {text}"
-        return f"{point.name}{subject} is the first {what} that regressed {case}: {f'{metric.title} {text}'.strip()}"
+        did = f"{culprit_verdict(finish, metric)} {case}"
+        return f"{point.name}{subject} is the first {what} that {did}: {f'{metric.title} {text}'.strip()}"
     return f"{case}: {metric.title} changed at {_name_suspects(finish, points)}; {finish.why}"
+
+
+def culprit_verdict(finish: Finish, metric: BisectedMetric) -> Verdict:
+    """Return the verdict on the culprit: of its comparison with the point before it, else by the compile ledger."""
+    if finish.pair_verdict is not None and finish.pair_verdict.verdict in WORSE:
+        return finish.pair_verdict.verdict
+    return "changed" if metric.name == PROGRAM else "regressed"  # of two programs, neither is better
 
 
 def _shorten_numbers(text: str) -> str:
@@ -119,6 +127,7 @@ def write_record(
         points=tuple(points),
         culprit=culprit,
         suspects=finish.suspects,
+        verdict=culprit_verdict(finish, metric) if culprit is not None else "unknown",
         effect=finish.pair_verdict.text if finish.pair_verdict and culprit is not None else "",
         notes=tuple(_POINT.sub(lambda match: points[int(match[1])].name, note) for note in finish.notes),
         corners=tuple(corners),

@@ -75,6 +75,7 @@ class Bisection(Frozen):
     headline: str  # the answer as one sentence
     points: tuple[BisectedPoint, ...]  # good first, bad last
     culprit: int | None = None  # index of a point
+    verdict: Verdict = "unknown"  # on the culprit; "unknown" without one
     suspects: tuple[int, ...] = ()  # indices of the remaining points, if the outcome is "range"
     effect: str = ""  # the culprit's change of the metric, with its interval, as text; empty without a culprit
     notes: tuple[str, ...] = ()  # sentences about other changes, reverts and merges

@@ -56,6 +56,20 @@ def test_numbers_of_a_headline_have_six_digits_at_most(told: str, shown: str) ->
     assert f"Loss, step by step {shown}" in write_headline(finish, make_points(0, 1, 0), "01_base", LOSS)
 
 
+def test_the_headline_has_the_verdict_of_the_comparison_that_it_quotes() -> None:
+    told = "differs first at step 3 (8.69 and 8.71); 1.9e-06 lower in steps 15–19"
+    for verdict in ("regressed", "changed"):
+        pair = PairVerdict(verdict=verdict, text=told)
+        finish = Finish(outcome="found", why="", culprit=1, before=0, pair_verdict=pair)
+        headline = write_headline(finish, make_points(0, 1, 0), "01_base", LOSS)
+        assert f"is the first commit that {verdict} 01_base: Loss" in headline
+    by_ledger = Finish(outcome="found", why="", culprit=1, before=0)
+    program = BisectedMetric(name="program", title="program")
+    assert "that changed 01_base" in write_headline(by_ledger, make_points(0, 1, 0), "01_base", program)
+    memory = BisectedMetric(name="program_memory_gb", title="Memory of the program")  # only more memory is searched for
+    assert "that regressed 01_base" in write_headline(by_ledger, make_points(0, 1, 0), "01_base", memory)
+
+
 @pytest.mark.parametrize(
     ("more", "continued"),
     [
