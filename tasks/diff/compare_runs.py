@@ -15,6 +15,7 @@ from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
 from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
 from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
 from tasks.diff.program_time_rows import judge_beyond_program, leave_to_runs, program_time_row
+from tasks.diff.rounding_band import rounding_band
 from tasks.diff.run_events import death_row
 from tasks.diff.same_code import draws_differ
 from tasks.diff.state_rows import checkpoint_row, final_state_row
@@ -77,8 +78,9 @@ def diff(
     proved, excuse = has_same_program(floors), excuse_of(arms, floors)
     circumstances = (circumstances or Circumstances()).model_copy(update={"excuse": excuse})
     judged = CurveContext(
-        rules=rules, proved=proved, other_draws=draws_differ(arms), instead=circumstances.instead, among=len(compared)
-    )
+        rules=rules, proved=proved, other_draws=draws_differ(arms), instead=circumstances.instead, among=len(compared),
+        rounding=rounding_band(arms, rules),
+    )  # fmt: skip
     loss = decide_value(parity, judged)
     # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
     equal = proved or (parity.parity.steps >= MIN_STEPS and parity.parity.first is None and not parity.varies)

@@ -61,6 +61,7 @@ class CurveContext(Frozen):
     other_draws: bool = False  # the arms are known to have other random first weights or other data
     instead: str = ""  # the alternative to more runs if only logs were given; else empty
     among: int = 1  # number of compared values, which share the chance of a false alarm
+    rounding: Tolerance | None = None  # the largest difference of a loss that rounding can explain; None: unknown
 
 
 def decide_value(curves: MetricParity, context: CurveContext) -> Decision:
@@ -130,6 +131,9 @@ def _decide_curve(
     # a loss that ends higher is worse; a lower one is different, but not certainly better
     word: Verdict = "regressed" if chance_limit is not None and last.difference > 0 else "changed"
     ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
+    band = None if context.proved else context.rounding  # one program rounds equally
+    if chance_limit is not None and band is not None and _is_within(curves, band):
+        word, ends = "changed", f"{ends}; rounding can explain it ({show_threshold(band)}: {band.why})"
     if not curves.varies and _is_within(curves, tolerance):
         return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
     # if True, equal runs are known to have equal values, unless `curves.varies`

@@ -10,7 +10,10 @@ from tasks.metrics.table import METRICS
 
 EVERY = (*METRICS, *PROGRAM_METRICS)
 # tolerances chosen by rules, for varying runs or arms with different weights
-CHOSEN = {"loss_of_varying_runs", "loss_of_other_draws", "step_values_of_varying_runs"}
+CHOSEN = {
+    "loss_of_varying_runs", "loss_of_other_draws", "step_values_of_varying_runs", "loss_of_rounding_bfloat16",
+    "loss_of_rounding_float32", "loss_of_rounding_choices",
+}  # fmt: skip
 
 
 def test_a_name_belongs_to_one_metric() -> None:
