@@ -4,7 +4,7 @@ An arm is one side of a comparison of runs. A level is the time of a run's stead
 or typical steps. docs/verdict.md explains the rule.
 """
 
-from math import expm1, log1p
+from math import expm1, inf, log1p
 
 from configs.schema import Frozen
 from configs.verdict_rules import Tolerance
@@ -76,10 +76,10 @@ def decide_noisy(
         if abs(effect.estimate) >= least and effect.p <= chance * SHARES[name]
     }
     beyond = {name: effect for name, effect in significant.items() if not are_mixed(effect)}
-    used, allowed = effects["steady steps"], show_threshold(tolerance)
-    shown, wanted, cost = show_effect(used), None, ""
+    used, allowed, share = effects["steady steps"], show_threshold(tolerance), expm1(within)
+    shown, wanted, cost = show_effect(used, share), None, ""
     # the level that can prevent the verdict *same*: the steady steps, or the typical steps if the steady ones agree
-    name = "steady steps" if max(abs(end) for end in used.interval()) > within else "typical steps"
+    name = "steady steps" if max(abs(end) for end in _ends(used)) > share else "typical steps"
     verdict: Verdict
     judged = "steady steps"  # the level whose effect the row shows
     if excuse:
@@ -89,11 +89,11 @@ def decide_noisy(
         verdict = "regressed" if used.estimate > 0 else "improved"
         chance_text = f", {show_chance(used.p)}" if used.sample.noise.pairs else ""
         reason = f"{judged} {show_effect(used)}{chance_text}; {_describe_noise(used)}"
-    elif name == "typical steps" and abs(effects[name].estimate) <= within:
+    elif name == "typical steps" and abs(expm1(effects[name].estimate)) <= share:
         verdict, reason = "same", f"steady steps {shown}, inside {allowed} ({tolerance.why}); {_describe_noise(used)}"
     else:
         verdict, remedy = "unknown", remedy or Remedy()
-        also = "" if name == "steady steps" else f", {name} {show_effect(effects[name])}"
+        also = "" if name == "steady steps" else f", {name} {show_effect(effects[name], share)}"
         wanted = runs_wanted(effects[name], least=least, within=within, chance=chance * SHARES[name])
         cost = show_cost(remedy.cost, wanted - min(used.runs)) if wanted and remedy.cost else ""
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
@@ -109,7 +109,7 @@ def decide_noisy(
         effect=expm1(used.estimate),
         effect_low=low,
         effect_high=high,
-        effect_text=show_effect(used),
+        effect_text=show_effect(used, share),
         level=judged,
         evidence=ONE_PROGRAM if excuse else show_runs(used.runs),
         p_value=used.p,
@@ -143,12 +143,15 @@ def show_runs(runs: tuple[int, int]) -> str:
     return ONE_RUN if runs[0] == 1 else f"{runs[0]} runs of each"
 
 
-def show_effect(effect: Effect) -> str:
-    """Return the effect with its interval, e.g. `-6.6 % (-9.1 … -4.0)`, or `-6.6 % (anything)` if it is too wide."""
+def show_effect(effect: Effect, limit: float = inf) -> str:
+    """Return the effect with its interval, e.g. `-6.6 % (-9.1 … -4.0)`, or `-6.6 % (anything)` if it is too wide.
+
+    limit: the tolerance as a share; no number beyond it is rounded to it.
+    """
     low, high = _ends(effect)
     if high - low > WIDEST_SHOWN:
         return f"{100 * expm1(effect.estimate):+.1f} % (anything)"
-    return show_interval(expm1(effect.estimate), low, high)
+    return show_interval(expm1(effect.estimate), low, high, limit)
 
 
 def _ends(effect: Effect) -> tuple[float, float]:

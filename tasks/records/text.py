@@ -2,10 +2,11 @@
 
 import re
 import unicodedata
-from math import ceil, log10
+from math import ceil, inf, log10
 
 from rich.markup import escape
 
+MAX_DECIMALS = 6  # of a percentage
 # Colour codes are removed. Other escape sequences are shown as text, because they could hide output.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -58,13 +59,17 @@ def shorten(text: str, keep: int) -> str:
     return f"{text[: keep - tail]} … [{len(text) - keep:,} characters left out] … {text[-tail:]}"
 
 
-def show_interval(estimate: float, low: float, high: float) -> str:
+def show_interval(estimate: float, low: float, high: float, limit: float = inf) -> str:
     """Return a relative change with its interval in percent, e.g. `-6.6 % (-9.1 … -4.0)`.
 
-    A narrower interval is shown with more decimals.
+    A narrower interval is shown with more decimals, and so is a number that would be rounded to the limit ± `limit`
+    from beyond it: 0.0205 is `+2.05` if the limit is 0.02.
     """
     half = 100 * (high - low) / 2
     decimals = max(1, ceil(-log10(half))) if half > 0 else 1
+    beyond = [100 * abs(share) for share in (estimate, low, high) if abs(share) > limit]
+    while decimals < MAX_DECIMALS and any(round(share, decimals) <= 100 * limit for share in beyond):
+        decimals += 1
     texts = [f"{100 * share:+.{decimals}f}" for share in (estimate, low, high)]
     return f"{texts[0]} % ({texts[1]} … {texts[2]})"
 

@@ -73,6 +73,21 @@ def test_the_order_of_the_rule(
     assert decision.verdict == expected, decision.reason
 
 
+def test_an_interval_that_may_be_beyond_shows_a_number_beyond() -> None:
+    """With 10 degrees of freedom, half of the width is 3.17 × the noise: 1.93 to 2.3 % here, often +2.0 in one decimal."""
+    tolerance = Tolerance(relative=0.02, why="runs differ by that much", least=0.005, least_why="less is no news")
+    words = set()
+    for scale in (0.0061 + 0.00002 * n for n in range(60)):
+        sample = Sample(baseline=(1.0,), candidate=(1.0,), noise=Noise(scale=scale, df=10.0, source="a slice"))
+        decision = decide_noisy(sample, sample, tolerance=tolerance)
+        low, high = (float(end) for end in decision.effect_text.partition("(")[2].rstrip(")").split(" … "))
+        words.add(decision.verdict)
+        assert (decision.verdict == "same") is (max(-low, high) <= 2.0), decision.reason
+        if decision.verdict == "unknown":
+            assert decision.effect_text in decision.reason
+    assert words == {"same", "unknown"}
+
+
 def test_the_direction() -> None:
     slower = (1.15, 1.16, 1.14)
     assert noisy(A, slower).verdict == "regressed"

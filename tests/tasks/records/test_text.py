@@ -61,3 +61,17 @@ def test_a_shortened_text_keeps_both_ends_and_the_number_of_omitted_characters(t
 )
 def test_an_interval_is_as_precise_as_its_width(ends: tuple[float, float, float], shown: str) -> None:
     assert show_interval(*ends) == shown
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [
+        ((0.0001, -0.019, 0.0204), "+0.01 % (-1.90 … +2.04)"),  # 2.04 is beyond 2, +2.0 would not be
+        ((0.0001, -0.02003, 0.0195), "+0.010 % (-2.003 … +1.950)"),
+        ((0.0001, -0.019, 0.02), "+0.0 % (-1.9 … +2.0)"),
+        ((0.0201, 0.0001, 0.039), "+2.01 % (+0.01 … +3.90)"),
+        ((0.0001, -0.019, 0.04), "+0.0 % (-1.9 … +4.0)"),
+    ],
+)
+def test_a_number_beyond_the_limit_is_not_rounded_to_it(ends: tuple[float, float, float], shown: str) -> None:
+    assert show_interval(*ends, 0.02) == shown
