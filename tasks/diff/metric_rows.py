@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Mapping
 from math import isclose, isfinite
 
+import polars as pl
+
 from configs.verdict_rules import Tolerance
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.decide import decide_exact
 from tasks.diff.undeclared_differences import declared_packages, is_declared
 from tasks.metrics.maxview_metrics import FINAL_LOSS, JAX, MEAN_STEP
+from tasks.metrics.merged_steps import last_of_each_step, place_of
 from tasks.metrics.metric import Metric, number
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
@@ -58,6 +61,9 @@ def _entry_row(
     if metric.printed and any(one.value is None or one.unit for one in values):  # some run has no precise value
         changes, of = metric.printed.model_dump(include={"decimals", "precision"}), metric.printed.of
         metric, cells = metric.model_copy(update=changes), (of(arms[0].first), of(arms[1].first))
+    if metric is FINAL_LOSS and (step := _last_common_step(arms)) is not None:
+        metric = metric.model_copy(update={"rule": f"step {step}, the last one that both have"})
+        cells = (_loss_at(step, arms[0]), _loss_at(step, arms[1]))
     decision = missing_decision(cells, arms)
     if metric.judged == "noise":  # the row of the step time decides for it
         judging = decisions[metric.verdict_of]
@@ -79,6 +85,21 @@ def _cell(metric: Metric, arm: ArmRuns, steady_s: float | None, place: Source | 
     return cell if cell.text or arm.dead else cell.model_copy(update={"text": metric.lacking})
 
 
+def _last_common_step(arms: Arms) -> int | None:
+    """Return the last step that both first runs have; None if it is the last step of both, or if there is none."""
+    steps = [arm.reading.steps.filter(pl.col("loss").is_not_null())["step"] for arm in arms]
+    common = set(steps[0]) & set(steps[1])
+    if not common or steps[0].max() == steps[1].max():
+        return None
+    return int(max(common))
+
+
+def _loss_at(step: int, arm: ArmRuns) -> Measured:
+    """Return the loss of an arm's first run at a step that it has."""
+    rows = last_of_each_step(arm.reading.steps).filter(pl.col("step") == step)
+    return number(rows["loss"][0], FINAL_LOSS.decimals or 0, place_of(rows))
+
+
 def _decide(
     metric: Metric,
     cells: Cells,
@@ -91,7 +112,7 @@ def _decide(
     left, right = cells[0].value, cells[1].value
     assert left is not None  # a cell with a text has a number, except for JAX
     assert right is not None
-    if metric is FINAL_LOSS:
+    if metric.name == FINAL_LOSS.name:
         last = [arm.reading.steps["step"][-1] for arm in arms]
         if last[0] != last[1]:
             reason = f"the last steps are not the same ({last[0]} and {last[1]})"

@@ -74,7 +74,7 @@ def test_the_order_of_the_rule(
 
 
 def test_an_interval_that_may_be_beyond_shows_a_number_beyond() -> None:
-    """With 10 degrees of freedom, half of the width is 3.17 × the noise: 1.93 to 2.3 % here, often +2.0 in one decimal."""
+    """With 10 degrees of freedom, half of the width is 3.17 × the noise: 1.93 to 2.3 %, often +2.0 in one decimal."""
     tolerance = Tolerance(relative=0.02, why="runs differ by that much", least=0.005, least_why="less is no news")
     words = set()
     for scale in (0.0061 + 0.00002 * n for n in range(60)):

@@ -207,6 +207,18 @@ def test_full_precision_judges_the_last_bit(make_run: MakeRun, compare: Compare,
     )
 
 
+def test_the_final_loss_of_a_dead_arm_is_compared_at_its_last_step(
+    make_run: MakeRun, compare: Compare, row_of: RowOf, died: Mapping[str, Any]
+) -> None:
+    """The candidate died after three of six steps with the baseline's losses: 8.0 and 7.0 are not compared."""
+    living, dead = make_run("linen"), make_run("nnx", losses=(9.0, 8.5, 8.0), seconds=(3.0, 0.1, 0.1), reading=died)
+    row = row_of(compare(living, dead), "final_loss")
+    assert (row.baseline, row.candidate, row.difference) == (8.0, 8.0, 0.0)
+    assert (row.verdict, row.rule) == ("not judged", "step 2, the last one that both have")
+    assert row.baseline_source is not None
+    assert row.baseline_source.line == 102  # the first step is line 100
+
+
 def test_no_common_step_is_no_evidence(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     record = compare(make_run("linen", losses=(9.0, 8.0)), make_run("nnx", losses=(9.0, 8.0), first=5))
     row = row_of(record, "loss_per_step")
