@@ -135,8 +135,8 @@ def test_a_plan_for_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     plans = resolve(request, tmp_path)
-    assert {plan.backend for plan in plans} == {"xpk"}
-    assert all(plan.launch is not None and plan.launch.tpu_type == "v6e-32" for plan in plans)
+    assert {plan.backend for plan in plans} == {"jobset"}
+    assert {plan.launch.image for plan in plans if plan.launch is not None} == {"i:1"}
     assert all(plan.argv == ("python", "-m", "model.train", "/tmp/maxview/config.yml") for plan in plans)
     before = [plan.identity for plan in plans]
     monkeypatch.setenv("MAXVIEW_IMAGE", "i:2")
