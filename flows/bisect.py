@@ -14,7 +14,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 
 from configs.comparison import load_comparison, load_target
-from flows.compare import run_one
+from flows.compare import CASE_STEPS, run_one
 from tasks.bisect.bisected_metric import DIED, PROGRAM, TIME, BisectedMetric, choose_metric, read_metric
 from tasks.bisect.corners import blame_packages, measure_corners
 from tasks.bisect.describe_bisection import describe_points, describe_progress, spent_seconds, write_record
@@ -22,13 +22,14 @@ from tasks.bisect.ledger import ledger_key, read_entry, search_ledger, weigh_com
 from tasks.bisect.points import Span, corner_span, list_cases, plan_point, span_after_corners, spans_inside
 from tasks.bisect.run_judge import RunJudge
 from tasks.bisect.terms import Finish, Limits, Line, Train
+from tasks.causes.assemble_case import complete_case
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.history.prior import read_past
 from tasks.launch.owners import forget
 from tasks.preflight.planned_compiles import count_lanes
 from tasks.publish.content.page_address import PublishedPage
-from tasks.records import BisectedPoint, Bisection, CheckpointDifference, FactorEffect, LedgerEntry, RunPlan, RunRecord
+from tasks.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions
 from tasks.services.events import EVENTS, Bisected, Planned, Replanned
 from tasks.services.flow_runs import end_jobs
@@ -38,14 +39,12 @@ from tasks.services.slices import slice_of
 from tasks.steps import (
     SearchProgress,
     choose_step,
-    compare_checkpoints_step,
     compare_culprit_step,
     find_span_step,
     probe_step,
     publish_bisection_step,
 )
 from tasks.store import Store, open_store
-from tasks.verify.compare_checkpoints import find_common
 
 
 @unless_named
@@ -222,7 +221,7 @@ class Search:
         """The judge of the runs so far, which judges the step time until the metric is known."""
         return RunJudge(
             self.metric or TIME, self.template, self.runs, failures=self.failures, past=self.past,
-            compare_checkpoints=self.compare_checkpoints,
+            complete=self.complete,
         )  # fmt: skip
 
     @property
@@ -238,9 +237,9 @@ class Search:
         """The noise of earlier runs, by metric."""
         return read_past(self.template, self.store)
 
-    def compare_checkpoints(self, runs: CaseRuns) -> CheckpointDifference | None:
-        """Return the difference between the checkpoints of two points; None if they have no step in common."""
-        return compare_checkpoints_step(runs, self.store) if find_common(runs.runs) else None
+    def complete(self, runs: CaseRuns) -> CaseRuns:
+        """Return the comparison of two points with the comparisons of their checkpoints and programs."""
+        return complete_case(runs, self.store, CASE_STEPS)
 
     @property
     def spent_s(self) -> float:

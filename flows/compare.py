@@ -18,6 +18,7 @@ from prefect.states import Cancelled
 
 from configs.comparison import ENOUGH_REPEATS, load_comparison, load_target
 from configs.errors import ConfigError
+from tasks.causes.assemble_case import CaseSteps, assemble_case
 from tasks.causes.kept_programs import have_programs
 from tasks.causes.subjects import announce, name_explainable_differences, plans_of, wants_explanation
 from tasks.diff.compare_case import CaseRuns, may_differ_in_time
@@ -65,8 +66,9 @@ from tasks.steps import (
     watch_step,
 )
 from tasks.store import Store, open_store
-from tasks.verify.compare_checkpoints import find_common
 from tasks.verify.steps_to_prove import find_unverified
+
+CASE_STEPS = CaseSteps(blessed_step, compare_checkpoints_step, compare_kept_programs_step)
 
 
 @unless_named
@@ -144,23 +146,10 @@ def compare_cases(
                 result = compare_programs_of(list(group), store, only, interleave_s, cases=cases_in_all)
                 comparisons.append(publish_case(result, store))
                 continue
-            records = list(run(list(group)))
-            if request.blessed:
-                assert records[0].plan is not None  # only records of ingested logs have no plan
-                records = [*blessed_step(records[0].plan, store, request.blessed), *records]
-            runs = CaseRuns(
-                comparison=request.comparison,
-                case=case,
-                target=plans[0].target,
-                runs=tuple(records),
-                cases=cases_in_all,
-                rules=plans[0].rules,
-                commits={plan.arm: plan.commits for plan in plans if plan.commits},
-            )
-            if find_common(records):
-                runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store)})
+            own = list(group)
+            runs = assemble_case(own, list(run(own)), store, cases=cases_in_all, steps=CASE_STEPS)
+            records = list(runs.runs)
             if have_programs(records, store):
-                runs = runs.model_copy(update={"program": compare_kept_programs_step(runs, store)})
                 runs = runs.model_copy(update={"turns": time_programs_of(runs, store, interleave_s)})
             if patience is None:
                 result = diff_step(runs, store)

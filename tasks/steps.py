@@ -31,7 +31,7 @@ from tasks.bisect.ledger import make_entry
 from tasks.bisect.points import choose_span
 from tasks.bisect.search import next_action
 from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
-from tasks.causes.kept_programs import compare_kept_programs
+from tasks.causes.assemble_case import compare_checkpoints, compare_programs
 from tasks.causes.programs import compare_program_files
 from tasks.causes.subjects import explain_comparison
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case
@@ -85,7 +85,6 @@ from tasks.services.events import EVENTS, Comparing
 from tasks.services.outage import outlast, unless_away
 from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.store import Store
-from tasks.verify.compare_checkpoints import compare_arms
 from tasks.verify.steps_to_prove import find_steps_since, prove
 from tasks.verify.verification import verify_saved
 
@@ -217,12 +216,11 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
 
     Reuses a stored result of the same two saves.
     """
-    before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
 
     def tell(_what: str, done: int, total: int) -> None:
         EVENTS.put(Comparing(runs.case, done, total))
 
-    found = compare_arms(runs.runs, store, known=before.checkpoints if before else None, on_progress=tell)
+    found = compare_checkpoints(runs, store, tell)
     if found is not None:
         get_run_logger().info("step %s: %s", found.step, found.summary)
     return found
@@ -283,7 +281,7 @@ def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
 @task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
 def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
     """Compare the lowered training steps that the runs kept; None if there are no two, or if one is unreadable."""
-    found = compare_kept_programs(runs.runs, store)
+    found = compare_programs(runs, store)
     if found is not None:
         get_run_logger().info("%s", found.sentence)
     return found

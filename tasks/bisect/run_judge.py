@@ -18,15 +18,15 @@ from tasks.metrics.compute_facts import facts_of
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.table import BY_NAME
 from tasks.metrics.time_metrics import CPU_TIME
-from tasks.records import CheckpointDifference, ComparisonRecord, RunRecord
+from tasks.records import ComparisonRecord, RunRecord
 
 
 class RunJudge:
     """Applies the verdict rule to the runs of points; see `terms.Judge`.
 
     template: the comparison of any two points, without their runs. failures: point → why the point cannot be judged.
-    past: name of a time's series → differences of earlier pairs of equal runs. compare_checkpoints: compares the
-    checkpoints of a comparison's runs.
+    past: name of a time's series → differences of earlier pairs of equal runs. complete: adds the comparisons of
+    checkpoints and programs to a comparison's runs.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class RunJudge:
         *,
         failures: Mapping[int, str],
         past: Mapping[str, Past],
-        compare_checkpoints: Callable[[CaseRuns], CheckpointDifference | None],
+        complete: Callable[[CaseRuns], CaseRuns],
     ) -> None:
         assert template.rules is not None
         self._metric, self._template, self._rules, self._past = metric, template, template.rules, past
         self._runs = {point: tuple(records) for point, records in runs.items()}
-        self._failures, self._compare_checkpoints = failures, compare_checkpoints
+        self._failures, self._complete = failures, complete
         self._known: dict[tuple[int, int, int | None, int], PairVerdict] = {}
 
     @property
@@ -106,16 +106,22 @@ class RunJudge:
 
         look: number of this comparison among repetitions with more runs, from 1; None: there are no repetitions.
         """
-        return self._compare(self._runs[0], self._runs[last], look=look, shares=HALVES)
+        return self._compare(self._runs[0], self._runs[last], look=look, shares=HALVES, complete=True)
 
     def _compare(
-        self, left: Sequence[RunRecord], right: Sequence[RunRecord], *, look: int | None, shares: int
+        self,
+        left: Sequence[RunRecord],
+        right: Sequence[RunRecord],
+        *,
+        look: int | None,
+        shares: int,
+        complete: bool = False,
     ) -> ComparisonRecord:
         arms = self._rules.arms
         sides = (*(_as_arm(run, arms[0]) for run in left), *(_as_arm(run, arms[1]) for run in right))
         case = self._template.model_copy(update={"runs": sides, "look": look, "cases": shares})
-        if self._metric.name == CHECKPOINTS.name:
-            case = case.model_copy(update={"checkpoints": self._compare_checkpoints(case)})
+        if complete or self._metric.name == CHECKPOINTS.name:  # the search asks for many pairs of points
+            case = self._complete(case)
         return compare_case(case, past=self._past)
 
     def _judge_pair(

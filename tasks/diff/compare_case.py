@@ -24,6 +24,7 @@ class CaseRuns(Frozen):
     program: ProgramExplanation | None = None  # comparison of the lowered training steps; None if unknown
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
     rules: VerdictRules | None = None  # as stored when the runs were requested; None: read from configs/
+    instead: str = ""  # the alternative to more runs, if only logs were given; else empty
     commits: dict[str, tuple[Commit, ...]] = {}  # name of the arm -> its commits that the other arm lacks
 
 
@@ -42,7 +43,9 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         target=case.target,
         rules=rules,
         aa=is_control(rules, case.runs),
-        circumstances=Circumstances(past=past or {}, chance=chance_of(cases=case.cases, look=case.look)),
+        circumstances=Circumstances(
+            past=past or {}, chance=chance_of(cases=case.cases, look=case.look), instead=case.instead
+        ),
         checkpoints=case.checkpoints,
         program=case.program,
         turns=case.turns,

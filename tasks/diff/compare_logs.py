@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from configs.comparison import list_names, load_comparison, load_target
 from configs.schema import Frozen
-from configs.verdict_rules import VerdictRules, load_effects, load_tolerances, make_rules
-from tasks.diff.compare_case import CaseRuns
-from tasks.diff.compare_runs import diff
+from configs.verdict_rules import load_effects, load_tolerances, make_rules
+from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.noise import MIN_PAIRS, Past
 from tasks.diff.same_code import IMPLEMENTATIONS
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
-from tasks.diff.time_rows import Circumstances
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
 from tasks.ingest.run_record import with_cause, with_place
 from tasks.metrics.compute_facts import with_facts
@@ -67,9 +65,22 @@ def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
     return record
 
 
-def case_runs(records: Sequence[RunRecord], *, case: str, target: str | None) -> CaseRuns:
-    """Return the runs as a case of the comparison `ingest`, to look up the target's history."""
-    return CaseRuns(comparison=INGEST, case=case, target=target or UNNAMED, runs=tuple(records))
+def case_runs(
+    records: Sequence[RunRecord], *, case: str, target: str | None, aa: bool = False, tolerances: str = "default"
+) -> CaseRuns:
+    """Return the ingested runs of two arms, baseline first, as a case of the comparison `ingest`.
+
+    target: the machine of the runs; None: unknown.
+    """
+    labels = {run.arm: run.label for run in reversed(records)}
+    arms = tuple(dict.fromkeys(run.arm for run in records))
+    question = f"Do {' and '.join(labels[arm] for arm in arms)} differ?"
+    known = load_target(target) if target in list_names("targets") else None
+    declared = tuple(sorted(IMPLEMENTATION_KEYS))
+    rules = make_rules(
+        question, load_tolerances(tolerances), load_effects(), known, declared=declared, arms=arms, alike=aa
+    )
+    return CaseRuns(comparison=INGEST, case=case, target=target or UNNAMED, runs=tuple(records), rules=rules)
 
 
 def check_words(target: str | None, tolerances: str) -> None:
@@ -102,16 +113,9 @@ def compare_pair(
     arguments = arguments or LogArguments(
         baseline=tuple(r.log for r in baseline), candidate=tuple(r.log for r in candidate)
     )
-    record = diff(
-        baseline,
-        candidate,
-        comparison=INGEST,
-        case=case,
-        target=target or UNNAMED,
-        rules=ingest_rules(f"Do {baseline[0].label} and {candidate[0].label} differ?", target, tolerances),
-        aa=aa,
-        circumstances=circumstances_of(target, past or {}),
-    )
+    runs = case_runs(records, case=case, target=target, aa=aa, tolerances=tolerances)
+    runs = runs.model_copy(update={"instead": instead_of(target, past or {})})
+    record = compare_case(runs, past=past)
     again = ["maxview", "ingest", "--baseline", *arguments.baseline, "--candidate", *arguments.candidate]
     again += options_of(case, target, tolerances, aa=aa)
     words = suggest_next(record, again)
@@ -119,21 +123,14 @@ def compare_pair(
     return record.model_copy(update={"next_command": shlex.join(words)})
 
 
-def ingest_rules(question: str, target: str | None, tolerances: str = "default") -> VerdictRules:
-    """Return the rules for judging logs: a set of tolerances, and the costs of a target that configs/targets has."""
-    known = load_target(target) if target in list_names("targets") else None
-    declared = tuple(sorted(IMPLEMENTATION_KEYS))
-    return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=declared)
-
-
-def circumstances_of(target: str | None, past: Mapping[str, Past]) -> Circumstances:
-    """Return the circumstances of given logs: the target's noise history, and a way to get more evidence."""
+def instead_of(target: str | None, past: Mapping[str, Past]) -> str:
+    """Return the way to get more evidence about given logs, in words."""
     instead = "give maxview ingest the logs of further runs"
     if target is None:
         instead += " (with --target NAME of the machine they ran on, its noise history counts too)"
     elif not past:
         instead += f" (or add {MIN_PAIRS} pairs of equal runs to the history of {target}: --aa --target {target})"
-    return Circumstances(past=past, instead=instead)
+    return instead
 
 
 def options_of(case: str, target: str | None, tolerances: str = "default", *, aa: bool = False) -> list[str]:

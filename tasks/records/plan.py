@@ -74,6 +74,7 @@ class RunPlan(Frozen):
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # topology if the step is only compiled; None: the run trains
     start: SharedStart | None = None  # None: the start is not shared
+    against: str = ""  # place of the blessed runs that replace the first arm's; empty: the first arm is trained
     blessed: str = ""  # path of the baseline file that contains this run; empty: not a blessed run
     start_folder: str | None = None  # folder of a custom trainer's program; None for other trainers
 

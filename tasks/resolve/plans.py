@@ -90,7 +90,8 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
         first = arm == names[0]  # in `runs`, the second arm's run directly follows the first arm's of the same repeat
         start = SharedStart(taken_from=None if first else plans[-1].run_name) if shared else None
         make = partial(plan_run, request, target, configs[case, arm], command, out=out, rules=rules, start=start)
-        plans.append(make(case=case, arm=arm, repeat=repeat))
+        plan = make(case=case, arm=arm, repeat=repeat)
+        plans.append(plan.model_copy(update={"against": request.blessed}))
     if request.blessed:
         check_baselines(plans, request.blessed)
     return plans

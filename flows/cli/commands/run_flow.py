@@ -143,7 +143,8 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
 
     done: pairs (comparison, case) to leave out, because they have a page already.
     """
-    from tasks.diff.compare_case import CaseRuns, compare_case
+    from tasks.causes.assemble_case import assemble_case
+    from tasks.diff.compare_case import compare_case
     from tasks.history.prior import read_past
     from tasks.publish.content.suggested_commands import add_next
     from tasks.publish.site.comparison_pages import publish_comparison
@@ -156,8 +157,7 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
         records = [record for plan in own if (record := store.run(plan.run_name).read_record()) is not None]
         if (name, case) in done or len(records) < len(own):
             continue
-        target, rules = own[0].target, own[0].rules
-        runs = CaseRuns(comparison=name, case=case, target=target, runs=tuple(records), cases=cases, rules=rules)
-        result = add_next(compare_case(runs, past=read_past(runs, store)), records, cases=cases)
-        pages.append(str(publish_comparison(result, store, records)))
+        runs = assemble_case(own, records, store, cases=cases)
+        result = add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=cases)
+        pages.append(str(publish_comparison(result, store, runs.runs)))
     return pages
