@@ -1,0 +1,64 @@
+"""The wording of each surface, in one file per surface; `python -m tests.wording.surfaces` renews them.
+
+The files hold the comparisons of the last night of the example logs, which has every verdict, a death and a change of
+the model's size. Other tests assert codes, fields and numbers.
+"""
+
+import io
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from tasks.diff.compare_logs import archive, compare_pair
+from tasks.ingest.example_logs import NIGHTS, ExamplePair, example_pairs
+from tasks.ingest.given_logs import LoggedArms, read_arms
+from tasks.publish.markdown.artifacts import summary_markdown
+from tasks.publish.terminal.report import render_terminal
+from tasks.records import ComparisonRecord
+from tasks.store import Store
+
+FOLDER = Path(__file__).parent
+COLUMNS = 120  # characters of the terminal
+
+
+def compare_last_night(folder: Path) -> Iterator[ComparisonRecord]:
+    """Yield the comparisons of the last night of the example logs. folder: an empty folder for logs and store."""
+    for pair in example_pairs():
+        if pair.night == NIGHTS - 1:
+            yield _compare(pair, folder)
+
+
+def _compare(pair: ExamplePair, folder: Path) -> ComparisonRecord:
+    sides = []
+    for side, texts in zip("ab", pair.logs, strict=True):
+        files = [folder / f"{pair.comparison}-{pair.case}-{side}{number}.txt" for number in range(len(texts))]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        sides.append([(file, False) for file in files])
+    read = read_arms(*sides)
+    arms = LoggedArms(names=pair.names, baseline=read.baseline, candidate=read.candidate)
+    record = compare_pair(archive(arms, Store(folder / "out")), case=pair.case, aa=False, target="example")
+    return record.model_copy(update={"comparison": pair.comparison})
+
+
+def write_surfaces() -> dict[str, str]:
+    """Return file name → text of each surface, without charts and without paths of this machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        records = list(compare_last_night(Path(folder)))
+    terminal = io.StringIO()
+    for record in records:
+        Console(file=terminal, width=COLUMNS, color_system=None).print(render_terminal(record))
+    texts = {
+        "terminal.txt": terminal.getvalue(),
+        "summary.md": "\n\n".join(f"# {one.comparison} {one.case}\n\n{summary_markdown(one)}" for one in records),
+    }
+    drop = re.compile(rf"\(data:image[^)]*\)|{re.escape(folder)}|[ \t]+$", re.MULTILINE)
+    return {name: drop.sub("", text).strip() + "\n" for name, text in texts.items()}
+
+
+if __name__ == "__main__":
+    for name, text in write_surfaces().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
