@@ -21,15 +21,24 @@ from configs.errors import ConfigError
 from tasks.causes.assemble_case import CaseSteps, assemble_case
 from tasks.causes.kept_programs import have_programs
 from tasks.causes.subjects import announce, name_explainable_differences, plans_of, wants_explanation
-from tasks.diff.compare_case import CaseRuns, may_differ_in_time
+from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.interleave import limits_of, say_cost
+from tasks.experiments.same_function import COST
 from tasks.launch.job import find_checkpoint
 from tasks.launch.owners import find_finished, forget
 from tasks.preflight.planned_compiles import count_lanes, find_missing_compilers, order_compiles
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
-from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, ProgramTimes, RunPlan, RunRecord
+from tasks.records import (
+    CheckpointCommitted,
+    CheckpointProof,
+    ComparisonRecord,
+    FunctionComparison,
+    ProgramTimes,
+    RunPlan,
+    RunRecord,
+)
 from tasks.resolve.options import INTERLEAVE_S, CompareOptions, Experiment
 from tasks.resolve.plans import Request, request_comparison
 from tasks.services.events import EVENTS, Compared, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
@@ -49,6 +58,7 @@ from tasks.steps import (
     blessed_step,
     comment_step,
     compare_checkpoints_step,
+    compare_functions_step,
     compare_kept_programs_step,
     cross_restore_step,
     diff_compiles_step,
@@ -151,6 +161,7 @@ def compare_cases(
             records = list(runs.runs)
             if have_programs(records, store):
                 runs = runs.model_copy(update={"turns": time_programs_of(runs, store, interleave_s)})
+            runs = runs.model_copy(update={"function": compare_functions_of(runs, store)})
             if patience is None:
                 result = diff_step(runs, store)
             else:
@@ -274,13 +285,33 @@ def time_programs_of(runs: CaseRuns, store: Store, limit_s: float | None) -> Pro
     return found
 
 
+def compare_functions_of(runs: CaseRuns, store: Store) -> FunctionComparison | None:
+    """Decide whether both arms compute one function, if their bits differ; None if they do not, or if it is not wanted.
+
+    `explain: off` in the comparison's file prevents it. A failure is reported, and the verdict stands without it.
+    """
+    plans = plans_of(runs.runs)
+    if plans is None or not wants_explanation(runs.comparison) or not bits_differ(runs):
+        return None
+    EVENTS.put(Explaining(runs.case, f"the bits differ: is it rounding? {COST}"))
+    try:
+        with slice_of(plans[0].target):
+            found: FunctionComparison = compare_functions_step(plans, runs, store)
+    except Exception as error:
+        get_run_logger().exception("%s failed", compare_functions_step.name)
+        EVENTS.put(Troubled(f"the functions of {runs.case} are not compared: {type(error).__name__}: {error}"))
+        return None
+    return found
+
+
 def compare_programs_of(
     plans: list[RunPlan], store: Store, only: frozenset[Experiment], limit_s: float | None, *, cases: int
 ) -> ComparisonRecord:
     """Compare the programs of a case's two arms by the experiments in `only`; train nothing."""
     both = (plans[0], plans[1])
     limits = limits_of(plans[0].rules, cases=cases, limit_s=limit_s or INTERLEAVE_S)
-    EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {say_cost(limits)}"))
+    costs = [COST if one == "function" else say_cost(limits) for one in sorted(only)]
+    EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {'; '.join(costs)}"))
     with slice_of(plans[0].target):
         record: ComparisonRecord = experiments_step(both, only, limits, store)
     return record

@@ -40,6 +40,7 @@ from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
 from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.recordings import FOLDER, SIDES, name_problem, record_arms
+from tasks.experiments.same_function import compare_functions
 from tasks.history.history_table import compact_history
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
@@ -68,6 +69,7 @@ from tasks.records import (
     CheckpointDifference,
     CheckpointProof,
     ComparisonRecord,
+    FunctionComparison,
     LedgerEntry,
     ProgramExplanation,
     ProgramTimes,
@@ -320,9 +322,27 @@ def experiments_step(
     if "time" in only and program.answer != "same text":
         turns = interleave(plans, names, folder, limits)
         get_run_logger().info("%s", turns.problem or turns.wall)
+    function = None
+    if "function" in only and program.answer != "same text":
+        function = compare_functions(plans, names, folder)
+        get_run_logger().info("%s", function.sentence)
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
-    found = Experiments(plans=plans, observations=observations, logs=logs, program=program, turns=turns)
+    found = Experiments(
+        plans=plans, observations=observations, logs=logs, program=program, turns=turns, function=function
+    )
     return add_next_of_experiments(compare_by_experiments(found), plans)
+
+
+@task(name="compare the functions", task_run_name="compare the functions of {runs.case}", cache_policy=NO_CACHE)
+def compare_functions_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, store: Store) -> FunctionComparison:
+    """Decide in float64 whether the steps of both plans compute one function. Starts both trainers for a few steps.
+
+    Reuses the stored distances of the same comparison.
+    """
+    directory = store.comparison(runs.comparison, runs.case, case_id(runs))
+    found = compare_functions(plans, (plans[0].arm, plans[1].arm), Path(directory.path) / FOLDER)
+    get_run_logger().info("%s", found.sentence)
+    return found
 
 
 @task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)

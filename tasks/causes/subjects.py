@@ -32,6 +32,8 @@ def name_explainable_differences(record: ComparisonRecord) -> str:
         return ""
     rows = [row.title for row in record.rows if row.metric in _EXPLAINED and row.verdict in _DIFFERS]
     programs = ["the program" for floor in record.floors if floor.name == "same program" and floor.holds is False]
+    if record.function is not None and record.function.answer == "same":
+        programs = []  # the programs only round differently
     return ", ".join([*rows, *programs])
 
 

@@ -8,7 +8,15 @@ from tasks.diff.compare_runs import comparison_id, diff
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
-from tasks.records import CheckpointDifference, Commit, ComparisonRecord, ProgramExplanation, ProgramTimes, RunRecord
+from tasks.records import (
+    CheckpointDifference,
+    Commit,
+    ComparisonRecord,
+    FunctionComparison,
+    ProgramExplanation,
+    ProgramTimes,
+    RunRecord,
+)
 
 
 class CaseRuns(Frozen):
@@ -23,6 +31,7 @@ class CaseRuns(Frozen):
     checkpoints: CheckpointDifference | None = None  # at the last step with a checkpoint in both first runs
     program: ProgramExplanation | None = None  # comparison of the lowered training steps; None if unknown
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
+    function: FunctionComparison | None = None  # whether the steps compute one function; None: not tried
     rules: VerdictRules | None = None  # as stored when the runs were requested; None: read from configs/
     instead: str = ""  # the alternative to more runs, if only logs were given; else empty
     commits: dict[str, tuple[Commit, ...]] = {}  # name of the arm -> its commits that the other arm lacks
@@ -49,6 +58,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         checkpoints=case.checkpoints,
         program=case.program,
         turns=case.turns,
+        function=case.function,
     )
     return record.model_copy(update={"commits": case.commits})
 
@@ -58,6 +68,15 @@ def may_differ_in_time(case: CaseRuns) -> bool:
     record = compare_case(case)
     one_program = any(floor.name == "same program" and floor.holds and floor.same_text for floor in record.floors)
     return not record.has_died and not one_program
+
+
+def bits_differ(case: CaseRuns) -> bool:
+    """Return whether both arms ended well and differ in a loss, a norm or a final array."""
+    record = compare_case(case)
+    if record.has_died or record.aa or any(floor.name == "same program" and floor.holds for floor in record.floors):
+        return False
+    bits = next((floor.holds for floor in record.floors if floor.name == "same bits"), None)
+    return bits is False or any(parity.different for parity in record.parities)
 
 
 def case_id(case: CaseRuns) -> str:

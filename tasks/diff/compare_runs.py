@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from configs.findings import Effects
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, Arms, curves_of, numbered, summarise, times_of
 from tasks.diff.comparability import find_findings
 from tasks.diff.decide import ONE_RUN
+from tasks.diff.decide_by_function import decide_loss, excuse_rounding, rounding_row
 from tasks.diff.decide_curves import CurveContext, decide_value, decide_values
 from tasks.diff.floors import excuse_of, floors_of, has_same_program
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
@@ -21,7 +23,7 @@ from tasks.diff.same_code import draws_differ
 from tasks.diff.state_rows import checkpoint_row, final_state_row
 from tasks.diff.time_rows import Circumstances, cpu_time_row, name_host, step_time_row
 from tasks.metrics.merged_steps import cpu_seconds
-from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, LOSS, VALUES
+from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, FUNCTION, LOSS, ROUNDING, VALUES
 from tasks.metrics.table import BY_NAME, METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records import (
@@ -29,6 +31,7 @@ from tasks.records import (
     ComparisonRecord,
     Finding,
     Floor,
+    FunctionComparison,
     MetricDiff,
     ProgramExplanation,
     ProgramTimes,
@@ -45,6 +48,8 @@ WORDS: tuple[tuple[Verdict, str], ...] = (
 )
 # rows that a headline names before times and memory
 COMPUTED = frozenset(metric.name for metric in METRICS if metric.result)
+# findings on the shape of the work, which need not change what is computed
+OF_WORK = frozenset({"mesh", "device-count", "flops", "tokens"})
 # rows that share the verdict of another row; a headline names only that other row
 SHARE_A_VERDICT = frozenset(metric.name for metric in METRICS if metric.verdict_of)
 
@@ -62,26 +67,30 @@ def diff(
     checkpoints: CheckpointDifference | None = None,
     program: ProgramExplanation | None = None,
     turns: ProgramTimes | None = None,
+    function: FunctionComparison | None = None,
 ) -> ComparisonRecord:
     """Compare the runs of two arms by the given rules.
 
     `aa`: the arms should be equal; `circumstances`: further inputs for judging noise; `checkpoints`: the comparison of
-    both arms' checkpoints of one step; `program`: the comparison of the recorded training steps; `turns`: their times.
+    both arms' checkpoints of one step; `program`: the comparison of the recorded training steps; `turns`: their times;
+    `function`: whether they compute one function.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     left, right = arms = number_alike((left, right))
     parity, *others = [compare_metric(arms, metric) for metric in shared_metrics(arms)]
     evaluations = compare_evaluations(arms)
     compared = (parity, *others, *evaluations)
-    findings = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=aa, parities=compared)
-    floors = floors_of(arms, program)
+    findings = find_findings(
+        arms, declared=frozenset(rules.declared), effects=effects_of(rules, function), aa=aa, parities=compared
+    )
+    floors = floors_of(arms, program, function)
     proved, excuse = has_same_program(floors), excuse_of(arms, floors)
     circumstances = (circumstances or Circumstances()).model_copy(update={"excuse": excuse})
     judged = CurveContext(
         rules=rules, proved=proved, other_draws=draws_differ(arms), instead=circumstances.instead, among=len(compared),
         rounding=rounding_band(arms, rules),
     )  # fmt: skip
-    loss = decide_value(parity, judged)
+    loss = decide_loss(parity, decide_value(parity, judged), function)
     # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
     equal = proved or (parity.parity.steps >= MIN_STEPS and parity.parity.first is None and not parity.varies)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
@@ -99,14 +108,17 @@ def diff(
         time_row = judge_beyond_program(time_row, program_row, turns.problem if turns else "")
         cpu_row = cpu_row and judge_beyond_program(cpu_row, program_row)
     evaluated = decide_values(evaluations, judged.model_copy(update={"proved": equal}))
+    evaluated, values = (excuse_rounding(one, loss, function) for one in (evaluated, decide_values(others, judged)))
     built = {
         END.name: death_row(arms) if any(arm.dead for arm in arms) else None,
         PROGRAM_TIME.name: program_row,
         STEP_TIME.name: time_row,
         CPU_TIME.name: cpu_row,
         LOSS.name: loss_row(arms, parity, loss),
+        FUNCTION.name: None,  # the row of the losses has the answer
         EVALUATION.name: evaluation_row(arms, evaluations, evaluated),
-        VALUES.name: values_row(arms, others, judged),
+        VALUES.name: values_row(arms, others, values),
+        ROUNDING.name: rounding_row(arms, function),
         FINAL_STATE.name: final_state_row(arms, parity),
         CHECKPOINTS.name: checkpoint_row(arms, checkpoints, floors, loss=parity),
     }
@@ -142,7 +154,18 @@ def diff(
         equal_by_construction=excuse,
         checkpoints=checkpoints,
         turns=turns,
+        function=function,
     )
+
+
+def effects_of(rules: VerdictRules, function: FunctionComparison | None) -> Effects:
+    """Return the effects of findings. Another mesh or other work per step does not block arms of one function."""
+    if function is None or function.answer != "same":
+        return rules.effects
+    return {
+        kind: "qualifies" if kind in OF_WORK and effect == "blocks" else effect
+        for kind, effect in rules.effects.items()
+    }
 
 
 def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
@@ -186,6 +209,9 @@ def conclude(
         why = f": {host}" if host and any(row.metric == STEP_TIME.name for row in alone) else ""
         said = _worst_kind_first(alone) if verdict == "regressed" else words.format(_listed(list(map(_title, alone))))
         return verdict, f"{between}: {said}{by}{why}{qualified}"
+    function = next((floor for floor in floors if floor.name == "same function" and floor.holds), None)
+    if function is not None:
+        return "same", f"{between}: same up to rounding: {function.evidence}{qualified}"
     held = [floor.name for floor in floors if floor.holds]
     failed = next((floor for floor in floors if floor.holds is False), None)
     proof = f" ({_listed(held)})" if held else ""

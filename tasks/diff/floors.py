@@ -1,4 +1,4 @@
-"""Decides the three floors of two arms (sides of a comparison): same program, same bits, same checkpoint.
+"""Decides the floors of two arms (sides of a comparison): same program, function, bits, checkpoint.
 
 A floor is the claim that all runs are equal in one respect; it is proved, refuted or unknown. If all runs have
 the same program and the same host inputs (code, software, config), any difference of their times is noise: `excuse_of`.
@@ -11,7 +11,7 @@ from tasks.diff.arms import Arms
 from tasks.diff.parity import varies_at
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.metrics.merged_steps import last_of_each_step
-from tasks.records import Floor, ProgramExplanation, RunPlan, RunRecord
+from tasks.records import Floor, FunctionComparison, ProgramExplanation, RunPlan, RunRecord
 from tasks.records.text import counted
 from tasks.resolve.trainers.trainer_source import SOURCE
 
@@ -26,17 +26,23 @@ ONE_CODE = (
 )
 
 
-def floors_of(arms: Arms, program: ProgramExplanation | None = None) -> list[Floor]:
-    """Return the three floors; empty if no run contains a proof, as with given logs, unless another trainer ran.
+def floors_of(
+    arms: Arms, program: ProgramExplanation | None = None, function: FunctionComparison | None = None
+) -> list[Floor]:
+    """Return the floors, `same function` only if it was tried.
+
+    Empty if no run contains a proof, as with given logs, unless another trainer ran.
 
     program: the comparison of the recorded training steps. For other trainers than maxview's, only it can prove the
     floor `same program`.
     """
     runs = [run for arm in arms for run in arm.runs]
+    tried = [floor_of_function(function)] if function is not None else []
     if silent := _trainer_without_proofs(*runs):
         left_none = f"{silent} recorded no JAX training step to compare"
         return [
             _floor_of_programs(program) if program else Floor(name="same program", holds=None, evidence=left_none),
+            *tried,
             _same_bits(arms),
             _same_checkpoint(arms, f"{silent} did not try to restore the other arm's checkpoint"),
         ]
@@ -46,7 +52,13 @@ def floors_of(arms: Arms, program: ProgramExplanation | None = None) -> list[Flo
     same_program = Floor(name="same program", holds=holds, evidence=evidence)
     if program and holds is False:
         same_program = _floor_of_programs(program)
-    return [same_program, _same_bits(arms), _same_checkpoint(arms)]
+    return [same_program, *tried, _same_bits(arms), _same_checkpoint(arms)]
+
+
+def floor_of_function(function: FunctionComparison) -> Floor:
+    """Return the floor `same function`, decided by both steps in float64."""
+    holds = None if function.answer == "not evaluated" else function.answer == "same"
+    return Floor(name="same function", holds=holds, evidence=function.sentence)
 
 
 def _floor_of_programs(program: ProgramExplanation) -> Floor:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from tasks.diff.arms import ArmRuns, Arms
-from tasks.diff.decide_curves import CurveContext, decide_values
 from tasks.diff.metric_rows import Cells, make_row, missing_decision
 from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_table, shared_metrics
@@ -40,9 +39,11 @@ def _decimals_of(cells: Cells) -> int:
     return len(cells[0].text.partition(".")[2])
 
 
-def values_row(arms: Arms, parities: Sequence[MetricParity], context: CurveContext) -> MetricDiff | None:
-    """Return one row for all deterministic values of steps except the loss; None if the runs have none in common."""
-    decision = decide_values(parities, context)
+def values_row(arms: Arms, parities: Sequence[MetricParity], decision: Decision | None) -> MetricDiff | None:
+    """Return one row for all deterministic values of steps except the loss; None if the runs have none in common.
+
+    `decision`: over all values in `parities`.
+    """
     if decision is None:
         return None
     left = right = Measured(text=counted(len(parities), "value"))

@@ -11,10 +11,13 @@ from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import find_findings
 from tasks.diff.compare_runs import conclude
 from tasks.diff.decide import ONE_PROGRAM
+from tasks.diff.decide_by_function import rounding_row
+from tasks.diff.floors import floor_of_function
 from tasks.diff.metric_rows import make_row
 from tasks.diff.program_time_rows import program_time_row
 from tasks.experiments.recordings import Both
 from tasks.ingest.run_record import name_version
+from tasks.metrics.result_metrics import FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.preflight.compare_compiles import KINDS
 from tasks.records import (
@@ -23,6 +26,7 @@ from tasks.records import (
     Decision,
     Environment,
     Floor,
+    FunctionComparison,
     Measured,
     MetricDiff,
     Observation,
@@ -31,6 +35,7 @@ from tasks.records import (
     RunPlan,
     RunReading,
     RunRecord,
+    Verdict,
 )
 
 NOT_TRIED = "nothing was trained: checkpoints, long curves, input and the host loop were not tried"
@@ -44,6 +49,7 @@ class Experiments(Frozen):
     logs: Both[str]  # of the processes that recorded the steps
     program: ProgramExplanation | None = None
     turns: ProgramTimes | None = None
+    function: FunctionComparison | None = None
 
 
 def compare_by_experiments(found: Experiments) -> ComparisonRecord:
@@ -55,7 +61,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     arms = (left, right)
     every = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=plan.aa, parities=())
     findings = [one for one in every if one.kind in KINDS]
-    floors = list(_floors(found.program))
+    floors = list(_floors(found.program, found.function))
     proved = any(floor.holds and floor.same_text for floor in floors)
     rows: list[MetricDiff] = []
     if proved:
@@ -65,6 +71,8 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     elif found.turns is not None:
         row = program_time_row(arms, found.turns, rules)
         rows.append(row or _missing_row(arms, found.turns.problem))
+    if found.function is not None:
+        rows += [row for row in (_function_row(arms, found.function), rounding_row(arms, found.function)) if row]
     verdict, headline = conclude(arms, findings, rows, floors)
     return ComparisonRecord(
         id=experiments_id(found.plans),
@@ -82,6 +90,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         floors=tuple(floors),
         aa=plan.aa,
         turns=found.turns,
+        function=found.function,
         trained=False,
     )
 
@@ -97,7 +106,14 @@ def _missing_row(arms: tuple[ArmRuns, ArmRuns], problem: str) -> MetricDiff:
     return make_row(PROGRAM_TIME, (cells, cells), arms, Decision(verdict="unknown", reason=problem))
 
 
-def _floors(program: ProgramExplanation | None) -> Iterator[Floor]:
+def _function_row(arms: tuple[ArmRuns, ArmRuns], function: FunctionComparison) -> MetricDiff:
+    words: dict[str, Verdict] = {"same": "same", "another": "changed"}
+    cells = Measured(text=f"{function.results} results" if function.results else "not evaluated")
+    decision = Decision(verdict=words.get(function.answer, "unknown"), reason=function.sentence)
+    return make_row(FUNCTION, (cells, cells), arms, decision)
+
+
+def _floors(program: ProgramExplanation | None, function: FunctionComparison | None) -> Iterator[Floor]:
     if program is not None:
         yield Floor(
             name="same program",
@@ -105,6 +121,8 @@ def _floors(program: ProgramExplanation | None) -> Iterator[Floor]:
             evidence=program.sentence,
             same_text=program.answer == "same text",
         )
+    if function is not None:
+        yield floor_of_function(function)
 
 
 def _run_of(plan: RunPlan, observation: Observation, log: str) -> RunRecord:

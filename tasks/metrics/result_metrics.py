@@ -21,6 +21,16 @@ VALUES = Metric(
     rule="what else every run writes and no clock decides: norms, rates, counts", decimals=None,
     judged="steps", tolerance="step_values", result=True, bisected=True, explained=True, optional=True,
 )  # fmt: skip
+FUNCTION = Metric(
+    name="function", title="Function of the step", unit="", better="equal",
+    rule="results of both steps from equal arguments in float64, where rounding falls to 1e-15", decimals=None,
+    judged="proof", result=True, optional=True,
+)  # fmt: skip
+ROUNDING = Metric(
+    name="rounding_error", title="Rounding error of the gradients", unit="%", better="lower",
+    rule="distance of each arm's step to the same step in float64, relative to its size", decimals=3,
+    judged="proof", result=True, optional=True,
+)  # fmt: skip
 FINAL_STATE = Metric(
     name="final_state", title="Final state", unit="", better="equal",
     rule="the trainer's digest of every array after the last step, over all runs", decimals=None,

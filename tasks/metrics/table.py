@@ -2,10 +2,11 @@
 
 from tasks.metrics.maxview_metrics import MAXVIEW_METRICS
 from tasks.metrics.program_metrics import STEP_PROGRAM_METRICS
-from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, LOSS, VALUES
+from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, FUNCTION, LOSS, ROUNDING, VALUES
 from tasks.metrics.time_metrics import TIME_METRICS
 
 METRICS = (
-    END, *MAXVIEW_METRICS, *TIME_METRICS, LOSS, EVALUATION, VALUES, FINAL_STATE, *STEP_PROGRAM_METRICS, CHECKPOINTS,
+    END, *MAXVIEW_METRICS, *TIME_METRICS, LOSS, FUNCTION, EVALUATION, VALUES, ROUNDING, FINAL_STATE,
+    *STEP_PROGRAM_METRICS, CHECKPOINTS,
 )  # fmt: skip
 BY_NAME = {metric.name: metric for metric in METRICS}

@@ -11,6 +11,7 @@ from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, Chec
 from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.compiled import ProgramComparison
 from tasks.records.explanation import Explanation
+from tasks.records.function import FunctionComparison
 from tasks.records.log_reading import Coverage, Environment, Stall
 from tasks.records.plan import Commit
 from tasks.records.program_times import ProgramTimes
@@ -107,7 +108,7 @@ class Parity(Frozen):
 class Floor(Frozen):
     """One level of the proof that two arms are equal."""
 
-    name: Literal["same program", "same bits", "same checkpoint"]
+    name: Literal["same program", "same function", "same bits", "same checkpoint"]
     holds: bool | None  # whether the level was proved; False: disproved; None: not tried or unknown
     evidence: str
     same_text: bool = True  # False: equal programs with operations in another order, which may round differently
@@ -193,6 +194,7 @@ class ComparisonRecord(Frozen):
     aa: bool = False  # whether this is an A/A control, whose arms should be equal
     programs: ProgramComparison | None = None  # None unless the arms were compiled and not trained
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
+    function: FunctionComparison | None = None  # both steps in float64; None if not tried
     explanation: Explanation | None = None  # causes of the difference; None if not examined
 
     @property

@@ -6,10 +6,11 @@ The settings are the fields of `Settings`. A distance is the Euclidean norm of a
 """
 
 import json
+import re
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tasks.experiments.inside.widen import NoFunction, as_run, widen
 CHAINED = 3  # steps from the first arguments; at a warm-up's step 0 the learning rate is 0
 DRAWS = 2  # number of perturbed chains
 LOSS = "loss"
+_FLOAT = re.compile(r"[x<](bf16|f8\w+|f16|f32|f64)>")
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,18 @@ def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
     ):
         states.append({"state": f"step {number}", "results": measure(steps[1].outputs, outputs, *results)})
     found: dict[str, Any] = {"states": states, "unmatched": unmatched, "curves": {}}
+    found |= {"types": list_float_types(step.text for step in steps), "devices": max(step.devices for step in steps)}
     if settings.curve_steps:
         say(f"running {settings.curve_steps} steps for the band of rounding")
         late = _curves(settings, baseline, candidate, sources, found["curves"])
         (results,) = [one for one, _ in zip(_both(baseline, candidate, *late), range(1), strict=False)]
         states.append({"state": "late", "results": measure(steps[1].outputs, outputs, *results)})
     return found
+
+
+def list_float_types(texts: Iterable[str]) -> list[str]:
+    """Return the floating-point types of tensors in programs."""
+    return sorted({kind for text in texts for kind in _FLOAT.findall(text)})
 
 
 def _both(baseline: Arm, candidate: Arm, first: Sequence[Any], other: Sequence[Any]) -> Iterator[tuple[list[Any], ...]]:
@@ -141,14 +149,11 @@ def _curves(
 
 
 def loss_of(outputs: Sequence[Slot]) -> int | None:
-    """Return the index of the loss among a step's results; None without one."""
-    scalars = [
-        n
-        for n, slot in enumerate(outputs)
-        if slot.is_float and slot.shape == () and slot.role not in ("parameter", "optimizer")
-    ]
-    named = [n for n in scalars if outputs[n].meaning.split(".")[-1] == LOSS]
-    return next(iter([*named, *(n for n in scalars if LOSS in outputs[n].meaning)]), None)
+    """Return the index of the loss among a step's results: named `loss`, else the only number; None without one."""
+    numbers = [n for n, slot in enumerate(outputs) if slot.is_float and slot.shape == () and slot.role == "metric"]
+    named = [n for n in numbers if outputs[n].meaning.split(".")[-1] == LOSS]
+    named = named or [n for n in numbers if LOSS in outputs[n].meaning]
+    return next(iter(named or (numbers if len(numbers) == 1 else [])), None)
 
 
 def perturb(inputs: Sequence[Slot], values: Sequence[Any], draw: int) -> list[Any]:

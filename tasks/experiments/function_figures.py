@@ -1,0 +1,218 @@
+"""Turns measured distances between two arms' steps (see inside/compare_function.py) into the answer and its figures."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import exp, hypot, log, sqrt
+from typing import Any
+
+from tasks.records.function import FunctionComparison, ResultGap, RoundingBand, RoundingError
+from tasks.records.text import counted
+
+SAME = 1e-12  # largest relative difference of equal functions in float64; measured up to 3e-15 after three steps
+SMALL = 1e-7  # smaller differences usually come from one constant in a narrow type
+GROUP_SHARE = 0.01  # share of the size of a group (all gradients) that counts as size of each of its arrays
+LEAST_METRIC = 1e-3  # size of a smaller metric: auxiliary losses that are 0 in exact arithmetic
+MIN_SIZE = 256  # values of a gradient whose rounding error is compared alone; of fewer values it is an accident
+MAX_GAPS = 12
+FIRST_MOMENT = "mu."  # of Adam: after the first step it is the gradient times a constant
+STATES_FROM_EQUAL_ARGUMENTS = ("step 0", "late")
+NARROW = ("f8", "bf16", "f16", "f32")
+
+type Row = Mapping[str, Any]
+
+
+def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
+    """Return the comparison of two steps from the JSON object that the experiment wrote."""
+    facts: dict[str, Any] = {
+        "seconds": round(measured.get("seconds", 0.0), 1),
+        "peak_gib": round(measured.get("peak_kib", 0) / 2**20, 2),
+        "devices": measured.get("devices", 1),
+        "unmatched": tuple(measured.get("unmatched", ())),
+    }
+    if "error" in measured:
+        return FunctionComparison(answer="not evaluated", sentence=f"not evaluated: {measured['error']}", **facts)
+    states = [(one["state"], list(_compared(one["results"]))) for one in measured["states"]]
+    broken = _find_broken(measured["states"])
+    if broken:
+        return FunctionComparison(answer="not evaluated", sentence=f"not evaluated: {broken}", **facts)
+    gaps = [gap for state, rows in states for gap in _gaps_of(state, rows)]
+    beyond = [gap for gap in gaps if gap.float64 > SAME]
+    changed = _changed_integers(measured["states"])
+    first = next((gap.state for gap in beyond), "")
+    shown = sorted((gap for gap in beyond if gap.state == first), key=lambda gap: -gap.float64)
+    kind = min((row["type"] for _, rows in states for row in rows), key=_width, default="")
+    kind = min([kind, *measured.get("types", ())], key=_width)
+    as_run = max((gap.as_run for gap in gaps if gap.as_run is not None), default=None)
+    found = FunctionComparison(
+        answer="another" if beyond or changed else "same",
+        sentence="",
+        results=len(states[0][1]),
+        states=tuple(state for state, _ in states),
+        gap=max((gap.float64 for gap in gaps), default=0.0),
+        as_run=as_run,
+        type=kind,
+        gaps=tuple(shown[:MAX_GAPS]),
+        rounding=tuple(_rounding(states)),
+        worst_gradient=_worst_gradient(states),
+        band=_band(measured.get("curves", {})),
+        **facts,
+    )
+    return found.model_copy(update={"sentence": _say(found, changed)})
+
+
+def _compared(rows: Iterable[Row]) -> Iterable[Row]:
+    """Yield the rows of floating-point results."""
+    return (row for row in rows if row.get("norm") is not None or "float64" in row)
+
+
+def _find_broken(states: Iterable[Mapping[str, Any]]) -> str:
+    """Return a sentence about the first result that is no number; empty if all are."""
+    for state in states:
+        for row in _compared(state["results"]):
+            name = name_result(row["role"], row["meaning"])
+            if row["norm"] is None or row["float64"] is None:
+                return f"{name} is NaN or infinite in float64 at {state['state']}"
+            if row["as_run"] is None:
+                return f"{name} is NaN or infinite as run at {state['state']}"
+    return ""
+
+
+def _changed_integers(states: Iterable[Mapping[str, Any]]) -> str:
+    """Return the name of the first integer result that differs, with its state; empty if none does."""
+    for state in states:
+        for row in state["results"]:
+            if "float64" not in row and row["as_run"] and row["role"] != "random numbers":
+                return f"{name_result(row['role'], row['meaning'])} at {state['state']}"
+    return ""
+
+
+def _gaps_of(state: str, rows: Sequence[Row]) -> Iterable[ResultGap]:
+    sizes = _sizes(rows)
+    for row, size in zip(rows, sizes, strict=True):
+        yield ResultGap(
+            state=state,
+            role=row["role"],
+            meaning=row["meaning"],
+            float64=row["float64"] / size,
+            as_run=None if row["as_run"] is None else row["as_run"] / size,
+        )
+
+
+def _sizes(rows: Sequence[Row]) -> list[float]:
+    """Return the size to which each result's difference is relative.
+
+    An array of a group (all weights, all first moments) has its own norm and a share of the group's: a gradient that is
+    0 in exact arithmetic is noise of 1e-17 in float64, and noise differs.
+    """
+    groups: dict[str, float] = defaultdict(float)
+    for row in rows:
+        groups[_group(row)] = hypot(groups[_group(row)], row["norm"])
+    return [
+        (row["norm"] + (GROUP_SHARE * groups[_group(row)] if _group(row) != "metric" else LEAST_METRIC)) or 1.0
+        for row in rows
+    ]
+
+
+def _group(row: Row) -> str:
+    role: str = row["role"]
+    if role in ("parameter", "optimizer"):
+        return f"{role} {row['meaning'].partition('.')[0] if role == 'optimizer' else ''}"
+    return "metric"
+
+
+def _rounding(states: Sequence[tuple[str, Sequence[Row]]]) -> Iterable[RoundingError]:
+    """Yield the rounding errors of loss, gradient norm, gradients and parameters, over states with equal arguments."""
+    chosen = [rows for state, rows in states if state in STATES_FROM_EQUAL_ARGUMENTS]
+    kinds: dict[str, Callable[[Row], bool]] = {
+        "loss": lambda row: row["role"] == "metric" and row["meaning"].split(".")[-1] == "loss",
+        "gradient norm": lambda row: row["role"] == "metric" and row["meaning"].split(".")[-1] == "grad_norm",
+        "gradients": _is_gradient,
+        "parameters": lambda row: row["role"] == "parameter",
+    }
+    for quantity, belongs in kinds.items():
+        errors = [_relative([row for row in rows if belongs(row)]) for rows in chosen]
+        known = [error for error in errors if error is not None]
+        if known:
+            sides = [sqrt(sum(error[side] ** 2 for error in known) / len(known)) for side in (0, 1)]
+            yield RoundingError(quantity=quantity, baseline=sides[0], candidate=sides[1])
+
+
+def _is_gradient(row: Row) -> bool:
+    return bool(row["role"] == "optimizer" and row["meaning"].startswith(FIRST_MOMENT))
+
+
+def _relative(rows: Sequence[Row]) -> tuple[float, float] | None:
+    size = hypot(*(row["norm"] for row in rows))
+    if not rows or not size or any(None in row["rounding"] for row in rows):
+        return None
+    return tuple(hypot(*(row["rounding"][side] for row in rows)) / size for side in (0, 1))  # type: ignore[return-value]
+
+
+def _worst_gradient(states: Sequence[tuple[str, Sequence[Row]]]) -> RoundingError | None:
+    """Return the gradient whose rounding error grew by the largest factor, on average over the states."""
+    errors: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for state, rows in states:
+        if state in STATES_FROM_EQUAL_ARGUMENTS:
+            for row in rows:
+                if _is_gradient(row) and row["size"] >= MIN_SIZE and (error := _relative([row])) and min(error) > 0:
+                    errors[row["meaning"].removeprefix(FIRST_MOMENT)].append(error)
+    means = {
+        name: tuple(exp(sum(log(error[side]) for error in found) / len(found)) for side in (0, 1))
+        for name, found in errors.items()
+    }
+    if not means:
+        return None
+    name = max(means, key=lambda name: means[name][1] / means[name][0])
+    return RoundingError(quantity=name, baseline=means[name][0], candidate=means[name][1])
+
+
+def _band(curves: Mapping[str, Sequence[float]]) -> RoundingBand | None:
+    base = curves.get("baseline") or ()
+    others = [curve for name, curve in curves.items() if name.startswith("perturbed")]
+    if not base or not others:
+        return None
+    return RoundingBand(
+        steps=len(base),
+        loss=base[-1],
+        rms=sqrt(sum(_rms(base, other) ** 2 for other in others) / len(others)),
+        arms=_rms(base, curves["candidate"]),
+    )
+
+
+def _rms(left: Sequence[float], right: Sequence[float]) -> float:
+    gaps = [b - a for a, b in zip(left, right, strict=True)]
+    return sqrt(sum(gap**2 for gap in gaps) / len(gaps))
+
+
+def _width(kind: str) -> int:
+    return next((n for n, name in enumerate(NARROW) if kind.startswith(name)), len(NARROW))
+
+
+def name_result(role: str, meaning: str) -> str:
+    """Return the name of a result for people: `gradient of decoder.mlp.wo (first moment)`."""
+    kind, _, path = meaning.partition(".")
+    if role == "optimizer" and path:
+        return {"mu": f"the gradient of {path}", "nu": f"the squared gradient of {path}"}.get(kind, f"{kind} of {path}")
+    return f"the weight {meaning}" if role == "parameter" else meaning
+
+
+def show_share(value: float) -> str:
+    """Return a relative difference as text: `1.9 %`, `4e-05`."""
+    return f"{value:.1%}".replace("%", " %") if value >= 1e-3 else f"{value:.1g}" if value else "0"
+
+
+def _say(found: FunctionComparison, changed: str) -> str:
+    kind = f" ({found.type})" if found.type else ""
+    as_run = f"; as run they differ by up to {show_share(found.as_run)}{kind}" if found.as_run else ""
+    if found.answer == "same":
+        steps = counted(len(found.states), "step")
+        equal = f"equal to {found.gap:.1g}" if found.gap else "equal in every bit"
+        return f"same function: {found.results} results of {steps} are {equal} in float64{as_run}"
+    if not found.gaps:
+        return f"another function: {changed} differs"
+    worst = found.gaps[0]
+    name = name_result(worst.role, worst.meaning)
+    sentence = f"another function: {name} differs by {worst.float64:.1g} in float64 at {worst.state}{as_run}"
+    if max(gap.float64 for gap in found.gaps) <= SMALL:
+        sentence += "; a difference of this size is usually a constant rounded to bf16, or a table computed in float32"
+    return sentence

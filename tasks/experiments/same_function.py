@@ -1,0 +1,114 @@
+"""Decides whether two arms' training steps compute one function: records both steps, then evaluates both in float64."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from configs.environment import pass_on
+from tasks.experiments.function_figures import summarise_function
+from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
+from tasks.records import Observation, RunPlan
+from tasks.records.function import FunctionComparison
+from tasks.store.atomic import write_atomically
+
+PATIENCE_S = 900.0
+ARRAYS = 12  # float64 arrays of the state's size that exist at once: both arms, four chains, their results
+START = Path(__file__).parent / "inside" / "start.py"
+RESULT, SETTINGS, OUTPUT = "function.json", "function-settings.json", "function.log"
+GIB = 1 << 30
+COST = "a few steps of each run in float64, in about half a minute for a tiny model"
+
+
+def compare_functions(plans: Both[RunPlan], names: Both[str], folder: Path) -> FunctionComparison:
+    """Return whether both plans' steps compute one function; the answer is *not evaluated* with a sentence if not.
+
+    plans: of runs on this machine's processors. The recordings and the measured distances stay below `folder`; with
+    these, a second call measures nothing.
+    """
+    result = folder / RESULT
+    elsewhere = next((plan for plan in plans if not is_on_cpu(plan)), None)
+    if elsewhere is not None:
+        return refuse(f"{elsewhere.arm} runs on {elsewhere.target}, and float64 needs a program for a processor")
+    identity = f"{plans[0].identity} {plans[1].identity}"
+    try:
+        if not (result.exists() and json.loads(result.read_text(encoding="utf-8")).get("plans") == identity):
+            measure(plans, names, folder, result, identity)
+        return summarise_function(json.loads(result.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        return refuse(str(error))
+
+
+def measure(plans: Both[RunPlan], names: Both[str], folder: Path, result: Path, identity: str) -> None:
+    """Record both steps and run the experiment; write its JSON object. Raises ValueError with a sentence."""
+    observations = record_arms(plans, folder)
+    if problem := name_problem(observations, names):
+        raise ValueError(problem)
+    needed, free = estimate_bytes(observations), psutil.virtual_memory().available
+    if needed > free:
+        there = f"{free / GIB:.1f} GiB are free: choose a smaller model with --model"
+        raise ValueError(f"float64 needs about {needed / GIB:.1f} GiB of memory, {there}")
+    evaluate(folder, result, devices=max(one.devices for one in observations), steps=int(plans[0].config["steps"]))
+    write_atomically(result, json.dumps(json.loads(result.read_text(encoding="utf-8")) | {"plans": identity}))
+
+
+def refuse(why: str) -> FunctionComparison:
+    """Return the answer *not evaluated*."""
+    return FunctionComparison(answer="not evaluated", sentence=f"not evaluated: {why}")
+
+
+def is_on_cpu(plan: RunPlan) -> bool:
+    """Return whether a plan's run computes on this machine's processors."""
+    return plan.backend == "local" and plan.environment.get("JAX_PLATFORMS") == "cpu"
+
+
+def estimate_bytes(observations: Sequence[Observation]) -> float:
+    """Return about how much memory the evaluation needs: its arrays of the state's size in float64."""
+    sizes = [sum(_count(one.shape) for one in found.arguments) for found in observations]
+    return 8.0 * ARRAYS * max(sizes) * max(1, *(found.devices for found in observations))
+
+
+def _count(shape: Sequence[int]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def evaluate(folder: Path, result: Path, *, devices: int, steps: int) -> None:
+    """Run the experiment in a process with JAX, which writes its JSON object to `result`.
+
+    steps: number of steps of the runs, chained for the band of rounding. Raises ValueError if the process fails.
+    """
+    settings = {"baseline": str(folder / SIDES[0]), "candidate": str(folder / SIDES[1]), "curve_steps": steps}
+    (folder / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+    environment = pass_on(os.environ) | {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+    }
+    argv = [sys.executable, "-W", "ignore", str(START), "compare_function", str(folder / SETTINGS), str(result)]
+    with (folder / OUTPUT).open("wb") as output:
+        try:
+            done = subprocess.run(
+                argv,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                timeout=PATIENCE_S,
+                check=False,
+            )
+            problem = f"the evaluation ended with exit code {done.returncode}" if done.returncode else ""
+            if done.returncode < 0:
+                problem = f"the evaluation was killed by signal {-done.returncode}, as when memory runs out"
+        except subprocess.TimeoutExpired:
+            problem = f"the evaluation took more than {PATIENCE_S:.0f} s"
+    if problem or not result.exists():
+        lines = (folder / OUTPUT).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise ValueError(
+            f"{problem or 'the evaluation left no result'} ({lines[-1] if lines else 'it printed nothing'})"
+        )

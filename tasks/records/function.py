@@ -1,0 +1,61 @@
+"""Records of the experiment on both arms' programs in float64: do they compute one function, and who rounds more."""
+
+from typing import Literal
+
+from configs.schema import Frozen
+
+FunctionAnswer = Literal["same", "another", "not evaluated"]
+Quantity = Literal["loss", "gradient norm", "gradients", "parameters"]
+
+
+class ResultGap(Frozen):
+    """How far one result of the step differs between the arms, relative to its size."""
+
+    state: str  # "step 0", "late"
+    role: str  # of an argument of the step, or "metric"
+    meaning: str  # canonical path
+    float64: float  # both steps in float64
+    as_run: float | None  # both steps as the trainer runs them; None if a value is not finite
+
+
+class RoundingError(Frozen):
+    """The relative distance of each arm's step as run to its own step in float64."""
+
+    quantity: str  # a `Quantity`, or the name of one gradient
+    baseline: float
+    candidate: float
+
+    @property
+    def ratio(self) -> float:
+        """candidate ÷ baseline; 1 if neither rounds."""
+        return self.candidate / self.baseline if self.baseline else (1.0 if not self.candidate else float("inf"))
+
+
+class RoundingBand(Frozen):
+    """How far the losses part by rounding alone: the baseline's steps from weights changed in their last bits."""
+
+    steps: int  # number of chained steps
+    loss: float  # the baseline's last loss in this chain
+    rms: float  # root mean square over the steps of perturbed − baseline, in units of the loss
+    arms: float  # the same of candidate − baseline
+
+
+class FunctionComparison(Frozen):
+    """Whether the training steps of two arms compute one function, whatever they round."""
+
+    answer: FunctionAnswer
+    sentence: str  # the answer with its figure; why, if it was not evaluated
+    results: int = 0  # number of compared floating-point results of a step
+    states: tuple[str, ...] = ()  # names of the compared steps
+    gap: float = 0.0  # the largest relative difference in float64
+    as_run: float | None = None  # the largest relative difference as run
+    type: str = ""  # the narrowest floating-point type of the programs: "bf16"
+    gaps: tuple[ResultGap, ...] = ()  # the largest ones, at the first state that has any beyond the limit
+    rounding: tuple[RoundingError, ...] = ()  # one per quantity
+    worst_gradient: RoundingError | None = None  # the gradient whose rounding error grew most
+    band: RoundingBand | None = None
+    unmatched: tuple[str, ...] = ()  # arguments without a counterpart, "baseline: …" or "candidate: …"
+    stands_for: str = ""  # how the evaluated programs differ from the runs': another model or device
+    devices: int = 1
+    seconds: float = 0.0
+    peak_gib: float = 0.0

@@ -1,0 +1,104 @@
+"""The words for losses and rounding once both steps were compared in float64."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+
+from configs.verdict_rules import load_effects, load_tolerances, make_rules
+from tasks.diff import diff
+from tasks.records import ComparisonRecord, FunctionComparison, ResultGap, RoundingBand, RoundingError, RunRecord
+
+type MakeRun = Callable[..., RunRecord]
+STEPS = 20
+CURVE = np.linspace(9.0, 7.0, STEPS)
+NOISE = np.random.default_rng(0).normal(size=STEPS)
+BAND = RoundingBand(steps=STEPS, loss=7.0, rms=1e-3, arms=1e-3)
+ROUNDING = (RoundingError(quantity="gradients", baseline=0.019, candidate=0.019),)
+SAME = FunctionComparison(answer="same", sentence="same function", band=BAND, rounding=ROUNDING, results=42)
+GAP = ResultGap(state="step 0", role="metric", meaning="loss", float64=4e-5, as_run=1e-2)
+ANOTHER = SAME.model_copy(update={"answer": "another", "sentence": "another function: loss differs", "gaps": (GAP,)})
+
+
+@pytest.fixture
+def judge(make_run: MakeRun) -> Callable[..., ComparisonRecord]:
+    """judge(function, differences of the loss): runs of 20 steps in full precision."""
+
+    rules = make_rules("Same?", load_tolerances("default"), load_effects())
+
+    def table(losses: np.ndarray) -> pl.DataFrame:
+        return pl.DataFrame({"step": range(STEPS), "loss": losses, "step_time_s": [1.0] * STEPS})
+
+    def run(function: FunctionComparison | None, gaps: Sequence[float]) -> ComparisonRecord:
+        sides = [
+            [make_run(arm, seconds=[1.0] * STEPS, losses=list(losses), record={"metrics": table(losses)})]
+            for arm, losses in (("linen", CURVE), ("nnx", CURVE + np.asarray(gaps)))
+        ]
+        return diff(*sides, comparison="c", case="01_base", target="cpu", rules=rules, function=function)
+
+    return run
+
+
+def loss_of(record: ComparisonRecord) -> tuple[str, str]:
+    row = next(row for row in record.rows if row.metric == "loss_per_step")
+    return row.verdict, row.reason
+
+
+def test_losses_within_rounding_of_one_function_are_the_same_from_one_run(
+    judge: Callable[..., ComparisonRecord],
+) -> None:
+    record = judge(SAME, 1e-3 * NOISE)
+    assert loss_of(record)[0] == "same"
+    assert [floor.holds for floor in record.floors if floor.name == "same function"] in ([True], [])
+
+
+def test_losses_beyond_rounding_of_one_function_are_unknown(judge: Callable[..., ComparisonRecord]) -> None:
+    verdict, reason = loss_of(judge(SAME, 12e-3 * NOISE))
+    assert verdict == "unknown"
+    assert "look at data, schedule, host" in reason
+
+
+def test_a_late_difference_is_not_hidden_by_early_equality(judge: Callable[..., ComparisonRecord]) -> None:
+    gaps = np.where(np.arange(STEPS) >= 15, 0.05, 0.0)
+    assert loss_of(judge(SAME, gaps))[0] == "unknown"
+
+
+@pytest.mark.parametrize(("size", "word"), [(1e-3, "changed"), (0.5, "regressed"), (-0.5, "improved")])
+def test_another_function_changes_the_loss_and_its_side_shows_beyond_rounding(
+    judge: Callable[..., ComparisonRecord], size: float, word: str
+) -> None:
+    verdict, reason = loss_of(judge(ANOTHER, np.full(STEPS, size)))
+    assert verdict == word
+    assert "another function" in reason
+
+
+def test_equal_losses_of_another_function_are_changed(judge: Callable[..., ComparisonRecord]) -> None:
+    assert loss_of(judge(ANOTHER, np.zeros(STEPS)))[0] == "changed"
+
+
+def test_a_loss_that_became_nan_is_regressed_in_spite_of_one_function(judge: Callable[..., ComparisonRecord]) -> None:
+    gaps = np.where(np.arange(STEPS) == 10, np.nan, 0.0)
+    assert loss_of(judge(SAME, gaps))[0] == "regressed"
+
+
+def test_without_the_experiment_the_curves_decide(judge: Callable[..., ComparisonRecord]) -> None:
+    refused = FunctionComparison(answer="not evaluated", sentence="not evaluated: why")
+    gaps = 1e-3 * NOISE
+    assert loss_of(judge(refused, gaps)) == loss_of(judge(None, gaps))
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1.0, "same"), (1.2, "same"), (3.0, "regressed"), (1 / 3, "improved")])
+def test_rounding_is_judged_by_its_factor(judge: Callable[..., ComparisonRecord], factor: float, word: str) -> None:
+    error = RoundingError(quantity="gradients", baseline=0.01, candidate=0.01 * factor)
+    record = judge(SAME.model_copy(update={"rounding": (error,)}), np.zeros(STEPS))
+    row = next(row for row in record.rows if row.metric == "rounding_error")
+    assert row.verdict == word
+
+
+def test_one_layer_that_rounds_worse_is_named(judge: Callable[..., ComparisonRecord]) -> None:
+    worst = RoundingError(quantity="layers.mlp.wo", baseline=0.01, candidate=0.03)
+    record = judge(SAME.model_copy(update={"worst_gradient": worst}), np.zeros(STEPS))
+    row = next(row for row in record.rows if row.metric == "rounding_error")
+    assert (row.verdict, row.baseline, row.candidate) == ("regressed", pytest.approx(1.0), pytest.approx(3.0))
+    assert "layers.mlp.wo" in row.reason

@@ -1,0 +1,98 @@
+"""Two trainings that only round differently compute one function; changes smaller than rounding are another one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.experiments.same_function import compare_functions
+from tasks.records import FunctionComparison, RunPlan
+
+type Planned = Callable[..., RunPlan]
+type Edit = tuple[str, str]
+BFLOAT16 = ('up"])  # line: product', 'up"].astype(jnp.bfloat16)).astype(jnp.float32)  # line: product')
+
+
+@pytest.fixture
+def compare(plan_of: Planned, tmp_path: Path) -> Callable[..., FunctionComparison]:
+    """compare(*edits of the candidate): the small trainer against its edited copy."""
+
+    def run(*edits: Edit, both: tuple[Edit, ...] = ()) -> FunctionComparison:
+        plans = plan_of("baseline", *both), plan_of("candidate", *both, *edits)
+        return compare_functions(plans, ("baseline", "candidate"), tmp_path / "function")
+
+    return run
+
+
+def test_another_order_of_operations_is_one_function(compare: Callable[..., FunctionComparison]) -> None:
+    found = compare(
+        ("x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + epsilon)",
+         "x / jnp.sqrt(jnp.sum(x * x, axis=-1, keepdims=True) / WIDTH + epsilon)"),
+        both=(BFLOAT16,),
+    )  # fmt: skip
+    assert (found.answer, found.states) == ("same", ("step 0", "step 1", "step 2", "late"))
+    assert found.gap < 1e-14
+    assert found.as_run is not None
+    assert found.as_run > 1e-8  # they do round differently
+    assert found.type == "bf16"
+    assert found.band is not None
+    assert found.band.rms > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("epsilon=1e-5", "epsilon=1.001e-5"),
+        ("0.1 * w)", "0.1000001 * w)"),
+        ("m = 0.9 * m + 0.1 * g", "m = 0.9 * m + 0.1000001 * g"),
+        ("    return x + jnp.where", "    return x * 1.0000001 + jnp.where"),
+        ("kept = jax.random.bernoulli(key, 0.9,", "kept = jax.random.bernoulli(jax.random.fold_in(key, 1), 0.9,"),
+    ],
+)
+def test_a_change_below_rounding_is_another_function(compare: Callable[..., FunctionComparison], edit: Edit) -> None:
+    found = compare(edit, both=(BFLOAT16,))
+    assert found.answer == "another"
+    assert found.gap > 1e-10
+    assert found.gaps[0].state == "step 0"
+
+
+def test_a_changed_momentum_shows_at_the_second_step(
+    compare: Callable[..., FunctionComparison], tmp_path: Path
+) -> None:
+    """At step 0 the moment is 0, so its factor has no effect. A second call measures nothing."""
+    change = ("m = 0.9 * m", "m = 0.91 * m")
+    found = compare(change)
+    assert found.answer == "another"
+    assert found.gaps[0].state == "step 1"
+    before = (tmp_path / "function" / "function.json").stat().st_mtime_ns
+    assert compare(change) == found
+    assert (tmp_path / "function" / "function.json").stat().st_mtime_ns == before
+
+
+def test_an_arm_that_does_not_train_is_named(plan_of: Planned, tmp_path: Path) -> None:
+    plans = plan_of("baseline"), plan_of("candidate", text="print('nothing')")
+    found = compare_functions(plans, ("main", "feat/x"), tmp_path / "function")
+    assert found.answer == "not evaluated"
+    assert "the step of feat/x was not recorded" in found.sentence
+
+
+@pytest.mark.long
+def test_a_step_that_calls_python_is_named(compare: Callable[..., FunctionComparison]) -> None:
+    found = compare(("    scale = 0.5", "    jax.debug.callback(lambda v: None, logits)\n    scale = 0.5"))
+    assert found.answer == "not evaluated"
+    assert "calls Python" in found.sentence
+
+
+@pytest.mark.long
+def test_nan_is_named(compare: Callable[..., FunctionComparison]) -> None:
+    found = compare(("scale = 0.5", "scale = jnp.log(-1.0)"))
+    assert found.answer == "not evaluated"
+    assert "NaN" in found.sentence
+
+
+@pytest.mark.long
+def test_other_parameters_are_named(compare: Callable[..., FunctionComparison]) -> None:
+    found = compare(("2 * WIDTH), ", "3 * WIDTH), "), ("(LAYERS, 2 * WIDTH", "(LAYERS, 3 * WIDTH"))
+    assert found.answer == "not evaluated"
+    assert "layers.up" in found.sentence
