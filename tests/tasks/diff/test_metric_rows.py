@@ -127,7 +127,7 @@ def test_two_dead_arms_are_both_named(make_run: MakeRun, compare: Compare, died:
         *["died: NotImplementedError"] * 2,
         "unknown",
     )
-    assert row.reason == "linen · c0ffee and nnx · c0ffee died before the end"
+    assert row.reason.startswith("linen · c0ffee and nnx · c0ffee died ")
 
 
 def test_a_value_missing_in_a_log_is_distinguished_from_a_death(
@@ -373,7 +373,7 @@ def test_a_run_that_slows_down_at_its_end_is_not_the_same(make_run: MakeRun, com
     runs = [make_run(arm, seconds=times, losses=losses) for arm, times in (("linen", even), ("nnx", grows))]
     row = row_of(compare(runs[0], runs[1]), "step_time_s")
     assert row.verdict == "unknown"
-    assert row.reason.startswith("the step time shifts by 100 % during a run of nnx")
+    assert "shifts by 100 % during a run of nnx" in row.reason
     assert row_of(compare(runs[0], runs[0]), "step_time_s").verdict == "same"
 
 
