@@ -25,6 +25,7 @@ from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.interleave import limits_of, say_cost
 from tasks.experiments.same_function import COST
+from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import find_checkpoint
 from tasks.launch.owners import find_finished, forget
 from tasks.preflight.planned_compiles import count_lanes, find_missing_compilers, order_compiles
@@ -237,7 +238,7 @@ def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool =
             finished = find_finished(store.run(plan.run_name))
             if finished is not None:
                 EVENTS.put(Reused(plan))
-                yield finished
+                yield adopt_run(finished, plan)
                 continue
             if not holding:
                 held.enter_context(slice_of(plan.target))
@@ -249,7 +250,7 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
     """Launch, watch, verify and scrape one run, unless it has finished meanwhile; return its record."""
     with held_run(plan, store, jobs, take_over=take_over) as finished:
         if finished is not None:
-            return finished
+            return adopt_run(finished, plan)
         proofs: list[PrefectFuture[CheckpointProof]] = []
         with held_job(plan, store, jobs, launch=lambda: launch_step(plan, among, store)) as run:
             for event in watch_step(run):

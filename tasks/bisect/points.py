@@ -57,7 +57,7 @@ def find_span(request: BisectOptions) -> Span:
             [f"{repository}: a bisection needs the history: git clone it, and name the folder with --repository"]
         )
     good, bad = resolve_ref(repository, request.good), resolve_ref(repository, request.bad)
-    dirt = find_dirt(repository) if request.bad == "HEAD" else ""
+    dirt = find_dirt(repository) if request.bad in ("HEAD", "@") else ""
     if dirt:
         raise ConfigError(
             [f"{repository}: {dirt} has uncommitted changes, and a bisection only sees commits: "

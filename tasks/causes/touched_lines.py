@@ -7,6 +7,8 @@ from typing import NamedTuple
 from tasks.causes.source_lines import shorten_path
 from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
 from tasks.resolve.git import GitError, run_git
+from tasks.resolve.plans import default_cache
+from tasks.resolve.working_tree import find_source
 
 MAX_LINES = 60  # limit of lines of an arm to look up; each takes up to four git commands
 _HERE = Path(__file__).parent.parent.parent
@@ -25,7 +27,10 @@ def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
     left, right = baseline.commit, candidate.commit
     if not left or not right or left == right or baseline.repository != candidate.repository:
         return None
+    cache = default_cache()
     clone = Path(candidate.repository).expanduser() if candidate.repository else _HERE
+    for commit in (left, right):  # at most one of them is kept elsewhere, with access to the clone's commits
+        clone = Path(find_source(str(clone), commit, cache))
     try:
         for commit in (left, right):
             run_git(["cat-file", "-e", f"{commit}^{{commit}}"], folder=clone)

@@ -98,7 +98,7 @@ def build_record(
     record = RunRecord(
         plan=plan,
         arm=plan.arm,
-        label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}",
+        label=_label_run(plan, commit),
         commit=commit,
         log=directory.log_address,
         reading=with_full_disk(reading, directory.path) if plan.backend == "local" else reading,
@@ -111,6 +111,28 @@ def build_record(
         compiles=() if list_earlier_logs(directory.log) else read_compiles(directory.path),
     )
     return with_facts(record)
+
+
+def adopt_run(record: RunRecord, plan: RunPlan) -> RunRecord:
+    """Return the record of a finished run that a request reuses, with the names of this request.
+
+    The run may have trained the same files under the name of another branch, or before they were committed.
+    """
+    before = record.plan
+    if not plan.tree or before is None or (before.ref, before.commit) == (plan.ref, plan.commit):
+        return record
+    names = ("ref", "commit", "commits", "repository", "checkout", "argv", "start_folder")
+    changes = {
+        "plan": before.model_copy(update={name: getattr(plan, name) for name in names}),
+        "label": _label_run(plan, plan.commit),
+        "commit": plan.commit,
+        "reading": record.reading.model_copy(update={"branch": plan.ref}),
+    }
+    return record.model_copy(update=changes)
+
+
+def _label_run(plan: RunPlan, commit: str | None) -> str:
+    return f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}"
 
 
 def name_version(plan: RunPlan, commit: str | None) -> str:

@@ -63,6 +63,7 @@ class RunPlan(Frozen):
     directory: str  # the run's folder in the store
     identity: str  # hex digest of the result's inputs; a later request with an equal one reuses or resumes this run
     ref: str | None = None  # branch, tag or commit that the user named; it resolved to `commit`
+    tree: str = ""  # git's hash of the checkout's files: runs of equal files are one run; empty: no checkout
     repository: str | None = None  # repository that contains `ref`; None: the checkout of maxview itself
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that are not in the other arm, the newest first
     checkout: str | None = None  # working folder with the source at `ref`; None: the trainer was not checked out

@@ -12,7 +12,7 @@ from configs.comparison import Arm, Comparison
 from configs.errors import ConfigError, Problems, suggest
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
-from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
+from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts, read_tree
 from tasks.resolve.code_digest import digest_trainer
 from tasks.resolve.git import list_commits
 from tasks.resolve.python_environments import (
@@ -22,7 +22,7 @@ from tasks.resolve.python_environments import (
     make_environment,
     unmet_requirements,
 )
-from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
+from tasks.resolve.refs import ResolvedRef, check_repository
 from tasks.resolve.trainers.trainer_source import (
     TrainerSource,
     choose_python,
@@ -30,6 +30,7 @@ from tasks.resolve.trainers.trainer_source import (
     resolve_custom_command,
     resolve_maxtext,
 )
+from tasks.resolve.working_tree import find_source, resolve_version
 
 HERE = CONFIG_ROOT.parent  # the folder of the installed trainer
 # A checkout of maxview must have one file of each tuple. Without `model/__init__.py`, Python would import the installed
@@ -72,7 +73,7 @@ def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path)
         repositories[arm.name] = named = options.repository or arm.repository or comparison.repository
         if arm.ref is not None:
             where = problems.attempt(partial(check_repository, named or str(HERE)))
-            ref = where and problems.attempt(partial(resolve_ref, where, arm.ref))
+            ref = where and problems.attempt(partial(resolve_version, where, arm.ref, cache))
             if where and ref:
                 repositories[arm.name], refs[arm.name] = where if named else None, ref
     if comparison.has_refs and len(refs) == len(arms):
@@ -137,9 +138,14 @@ def apply_options(comparison: Comparison, options: ArmOverrides) -> tuple[Arm, .
 def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool) -> list[str]:
     left, right = refs
     if left.sha == right.sha and are_equal(arms) and not aa:
+        same = (
+            f"'{left.name}' would be compared with itself, {left.sha}, and no file is changed"
+            if left.name == right.name
+            else f"'{left.name}' and '{right.name}' are the same commit, {left.sha}"
+        )
         return [
-            f"'{left.name}' and '{right.name}' are the same commit, {left.sha}: there is nothing to compare. "
-            "Commit your change, name another --branch, or measure the noise between equal runs with --aa"
+            f"{same}: there is nothing to compare. "
+            "Edit a file, name another --branch, or measure the noise between equal runs with --aa"
         ]
     if aa and left.sha != right.sha:
         return [f"--aa: '{left.name}' is {left.sha} and '{right.name}' is {right.sha}: a control needs one commit"]
@@ -159,18 +165,25 @@ def _prepare_trainer(
 ) -> TrainerSource:
     """Return the trainer of one arm. repository: None for maxview's own checkout."""
     if comparison.trainer_of(arm) != "maxview":
-        folder = make_checkout(str(repository), ref.sha, cache) if ref is not None else None
+        folder = _check_out(str(repository), ref, cache) if ref is not None else None
         template = comparison.command_of(arm)
         made = resolve_custom_command(arm, template, cache, folder) if template else resolve_maxtext(arm, cache, folder)
-        return made.model_copy(update={"ref": ref.name, "commit": ref.sha, "repository": repository} if ref else {})
+        if ref is None or folder is None:
+            return made
+        placed = {"ref": ref.name, "commit": ref.sha, "repository": repository, "tree": read_tree(folder)}
+        return made.model_copy(update=placed)
     if ref is None:
         return _resolve_maxview(arm, HERE, cache, None)
     where = repository or str(HERE)
-    folder = make_checkout(where, ref.sha, cache)
+    folder = _check_out(where, ref, cache)
     missing = [names[0] for names in TRAINER if not any((folder / name).is_file() for name in names)]
     if missing:
         raise CheckoutError(f"{where}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
     return _resolve_maxview(arm, folder, cache, ref).model_copy(update={"repository": repository})
+
+
+def _check_out(repository: str, ref: ResolvedRef, cache: Path) -> Path:
+    return make_checkout(find_source(repository, ref.sha, cache), ref.sha, cache)
 
 
 def _resolve_maxview(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None) -> TrainerSource:
@@ -183,5 +196,5 @@ def _resolve_maxview(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | Non
             f"'{ref.name}' requires {', '.join(unmet)}: give the arm its own packages "
             f"(compare --with {arm.name}:{PROJECT}, or packages: ['{PROJECT}'] in the comparison's file)"
         )
-    placed = {"ref": ref.name, "folder": str(folder), "code": digest_trainer(folder)}
+    placed = {"ref": ref.name, "folder": str(folder), "code": digest_trainer(folder), "tree": read_tree(folder)}
     return found.model_copy(update={"software": software} | placed)

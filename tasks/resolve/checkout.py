@@ -105,6 +105,12 @@ def is_whole(folder: Path, sha: str) -> bool:
         return False  # missing, unreadable or damaged
 
 
+def read_tree(folder: Path) -> str:
+    """Return git's hash of the files of a checkout, as its commit object names it."""
+    text: str = json.loads((folder / COMMIT).read_text())["commit"]
+    return text.split("\n", 1)[0].removeprefix("tree ")
+
+
 def check_checkout(checkout: str, sha: str) -> None:
     """Raise CheckoutError unless a checkout is whole (see `is_whole`). checkout: its folder, or a folder inside it."""
     place = Path(checkout)

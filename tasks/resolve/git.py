@@ -2,8 +2,9 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,13 +27,25 @@ class MissingGitError(GitError):
     """git is not on PATH."""
 
 
-def run_git(words: Sequence[str], *, folder: Path | None = None, whole: bool = False) -> str:
+def run_git(
+    words: Sequence[str],
+    *,
+    folder: Path | None = None,
+    whole: bool = False,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return the output of `git WORDS…`, run in `folder`; strips the last line break unless `whole`.
 
-    Raises GitError.
+    variables: further environment variables, such as GIT_INDEX_FILE. Raises GitError.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key in SSH_SETTINGS}
-    environment = kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C"}
+    environment = kept | {
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_ALLOW_PROTOCOL": PROTOCOLS,
+        "LC_ALL": "C",
+        **variables,
+    }
     where = ["-C", str(folder)] if folder is not None else []
     argv = ["git", *where, "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", *words]
     try:

@@ -85,7 +85,11 @@ Overrides = Annotated[
 Branch = Annotated[
     str,
     QUIET,
-    doc("For main-vs-branch: the branch, tag or commit to judge; HEAD by default.", maxLength=MAX_NAME_LENGTH),
+    doc(
+        "For main-vs-branch: the branch, tag or commit to judge, such as HEAD. By default the working tree with its "
+        "uncommitted changes (`.`).",
+        maxLength=MAX_NAME_LENGTH,
+    ),
 ]
 Baseline = Annotated[
     str,

@@ -24,7 +24,7 @@ from tasks.resolve.arm_config import find_unfit
 from tasks.resolve.arm_trainers import HERE, ArmOverrides, are_equal
 from tasks.resolve.options import NightOptions
 from tasks.resolve.plans import hash_identity
-from tasks.resolve.refs import ResolvedRef, check_repository, pin_ref, resolve_ref
+from tasks.resolve.refs import WORKING_TREE, ResolvedRef, check_repository, pin_ref, resolve_ref
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 
@@ -228,8 +228,8 @@ def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None
     if not spec.has_refs:
         return ArmOverrides()
     left, right = spec.arms
-    branch = _look_up(spec, item, right, item.branch or str(right.ref))
-    name = item.baseline or str(left.ref)
+    branch = _look_up(spec, item, right, item.branch or _commit_for(right))
+    name = item.baseline or _commit_for(left)
     if name == BLESSED:
         return ArmOverrides(baseline=pin_ref(branch), branch=pin_ref(branch), repository=item.repository)
     before = last.plan.commits.get(spec.name) if last is not None else None
@@ -243,6 +243,11 @@ def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None
         repository=item.repository,
         aa=baseline.sha == branch.sha and are_equal(spec.arms),
     )
+
+
+def _commit_for(arm: Arm) -> str:
+    """Return the arm's ref, and HEAD in place of a working tree: a night compares commits only."""
+    return "HEAD" if arm.ref == WORKING_TREE else str(arm.ref)
 
 
 def _look_up(spec: Comparison, item: NightlyComparison, arm: Arm, name: str) -> ResolvedRef:

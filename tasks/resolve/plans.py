@@ -124,8 +124,8 @@ def plan_run(
         "repeat": repeat,
         "fresh": request.fresh,
     }
-    if trainer.folder is not None:  # keeps runs of two commits with equal source apart
-        facts["commit"] = trainer.commit
+    if trainer.tree:  # equal files are not trained twice, whether they are committed or not
+        facts["tree"] = trainer.tree
     if trainer.software:
         facts["software"] = trainer.software
     if start is not None and target.trains_here:  # runs on another machine cannot share their start
@@ -136,7 +136,7 @@ def plan_run(
     place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
     origins = {key: value.origin for key, value in resolved.values.items()}
     invocation = command.invoke(directory)
-    same = ("commit", "dirty", "versions", "ref", "repository", "commits", "code", "software")
+    same = ("commit", "dirty", "versions", "ref", "tree", "repository", "commits", "code", "software")
     return RunPlan(
         **{name: getattr(trainer, name) for name in same},
         trainer=trainer.kind,

@@ -13,6 +13,7 @@ SHA = re.compile(r"[0-9a-f]{40}")
 SHORT_SHA = re.compile(r"[0-9a-f]{7,40}")
 ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:)\S+")
 BASE = re.compile(r"(?:[^~^@]|@(?!\{))*")  # main of main~3, main^2 and main@{u}: no branch's name contains ~, ^ or @{
+WORKING_TREE = "."  # in place of a ref: the files of the clone as they are
 OWN = ("", "@", "HEAD")  # bases of names that a clone defines by itself; its remote's HEAD is another commit
 SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")  # HTTP with a user, or SSH with a password
 EVERY_BRANCH = "+refs/heads/*:refs/remotes/origin/*"
@@ -28,6 +29,7 @@ class ResolvedRef(Frozen):
     name: str
     sha: str
     found_as: str = ""  # origin/NAME, if git knows no NAME; empty: the name is git's
+    changed: tuple[str, ...] = ()  # for a working tree: the files with uncommitted changes
 
 
 def pin_ref(ref: ResolvedRef) -> str:
@@ -105,6 +107,8 @@ def check_ref_name(name: str) -> str:
         problem = "is empty"
     elif len(name) > MAX_NAME_LENGTH:
         problem = f"has {len(name)} characters"
+    elif name == WORKING_TREE:
+        problem = "is the working tree, and only compare and preflight take it"
     elif name.startswith("-"):
         problem = "begins with a dash"
     elif not name.isprintable():

@@ -22,6 +22,7 @@ from configs.errors import ConfigError
 from tasks.diff import exit_status
 from tasks.records import ComparisonRecord
 from tasks.records.text import shorten, visible
+from tasks.resolve.refs import WORKING_TREE
 from tasks.services.outage import unless_away
 
 MAX_NAME_LENGTH = 400  # characters: enough for a name that lists all cases of a comparison
@@ -106,7 +107,8 @@ def name_comparison(
         return show_name(str(comparison))
     arms = [arm.name for arm in spec.arms]
     if spec.has_refs:
-        arms = [(ref or arm.ref or arm.name).partition(":")[0] for ref, arm in zip(refs, spec.arms, strict=True)]
+        names = [ref or arm.ref or arm.name for ref, arm in zip(refs, spec.arms, strict=True)]
+        arms = ["working tree" if name == WORKING_TREE else name.partition(":")[0] for name in names]
     return show_name(f"{', '.join(cases or spec.cases)}: {' vs '.join(arms)} on {target or spec.target}")
 
 

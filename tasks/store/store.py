@@ -102,6 +102,10 @@ def open_store(out: str | Path, *, reading: bool = False) -> Store:
     try:
         path.mkdir(parents=True, exist_ok=True)
         _try_to_write(path)
+        if not os.listdir(
+            path
+        ):  # inside a clone, runs are no untracked files: they would belong to its working tree as a version
+            (path / ".gitignore").write_text("*\n")
     except OSError as error:
         for folder in made:
             if os.path.isdir(folder):

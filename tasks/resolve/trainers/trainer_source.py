@@ -35,7 +35,8 @@ class TrainerSource(Frozen):
     commit: str | None  # SHA; None: unknown
     dirty: bool  # there are uncommitted changes
     versions: dict[str, str]  # package → version; SOURCE → digest
-    ref: str | None = None  # as the user named the commit; None: no ref
+    ref: str | None = None  # as the user named the commit, or the name of a working tree; None: no ref
+    tree: str = ""  # git's hash of the checkout's files; empty: no ref
     repository: str | None = None  # folder or address with the ref; None: no ref, or maxview's checkout
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that the other arm lacks
     # The checkout, or the folder in it from which MaxText is imported. None: the trainer is installed, or is a custom

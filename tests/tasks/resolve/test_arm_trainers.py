@@ -70,11 +70,15 @@ def test_each_arm_has_the_commits_that_the_other_lacks(plans_of: Callable[..., l
         assert remote.commits == ()  # a remote address has no clone to list them
 
 
-def test_a_moved_branch_is_another_run(plans_of: Callable[..., list[RunPlan]], run_git: Git) -> None:
+def test_a_moved_branch_is_another_run_if_a_file_changed(
+    plans_of: Callable[..., list[RunPlan]], run_git: Git, repository: Path
+) -> None:
     before = [plan.run_name for plan in plans_of()]
-    assert [plan.run_name for plan in plans_of()] == before
     run_git("checkout", "-q", "feat/x")
     run_git("commit", "-q", "--allow-empty", "-m", "same files, another commit")
+    assert [plan.run_name for plan in plans_of()] == before
+    (repository / "model" / "train.py").write_text("print('three')\n")
+    run_git("commit", "-q", "-a", "-m", "other files")
     after = [plan.run_name for plan in plans_of()]
     assert after[0] == before[0]
     assert after[1] != before[1]

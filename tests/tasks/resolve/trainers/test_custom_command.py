@@ -155,7 +155,7 @@ def test_a_night_resolves_each_ref_in_its_arms_repository(tmp_path: Path, mine: 
     git(other, "commit", "-q", "--allow-empty", "-m", "another main")
     text = re.sub("repository: .*\n", "", comparison.read_text())
     text = text.replace("ref: main", f"ref: main\n    repository: {mine}")
-    comparison.write_text(text.replace("ref: HEAD", f"ref: main\n    repository: {other}"))
+    comparison.write_text(text.replace("ref: .", f"ref: main\n    repository: {other}"))
     arms = night_of(tmp_path, "{name: mine}").cells[0].arms
     assert (arms.baseline, arms.branch) == (f"main:{commit_of(mine, 'main')}", f"main:{commit_of(other, 'main')}")
     assert arms.repository is None
@@ -163,7 +163,7 @@ def test_a_night_resolves_each_ref_in_its_arms_repository(tmp_path: Path, mine: 
 
 
 def test_one_commit_with_two_commands_is_not_a_control(tmp_path: Path, comparison: Path) -> None:
-    text = comparison.read_text().replace("ref: main", "ref: HEAD")
+    text = comparison.read_text().replace("ref: main", "ref: HEAD").replace("ref: .", "ref: HEAD")
     comparison.write_text(text)
     assert night_of(tmp_path, "{name: mine}").cells[0].arms.aa
     other = "ref: HEAD\n    command: {argv: [sh, -c, 'train {steps} {learning_rate}']}\nset"
@@ -254,7 +254,7 @@ def test_in_a_pod_the_image_contains_the_program(
         monkeypatch.setenv(f"MAXVIEW_{name}", value)
     text = comparison.read_text()
     comparison.write_text(
-        text.replace("ref: main", 'ref: main\n    image: "i:1"').replace("ref: HEAD", 'ref: HEAD\n    image: "i:2"')
+        text.replace("ref: main", 'ref: main\n    image: "i:1"').replace("ref: .", 'ref: HEAD\n    image: "i:2"')
     )
     plan, other = plans_of(target="v6e-32")
     assert plan.argv[:2] == ("python", "train.py")

@@ -1,0 +1,166 @@
+"""Makes a commit of a clone's working tree with its uncommitted changes, without writing into the clone.
+
+The commit is kept in a bare repository in the cache, one per clone, which borrows the clone's objects (git's
+`alternates`) and has a ref for each commit: git in the clone knows nothing of it.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from configs.errors import ConfigError
+from tasks.records.text import counted
+from tasks.resolve.git import GitError, run_git
+from tasks.resolve.refs import SHORT_SHA, WORKING_TREE, ResolvedRef, is_address, resolve_ref
+
+FOLDER = "working-trees"  # in the cache
+REFS = "refs/maxview/"  # in the kept repository
+MAX_UNTRACKED_BYTES = 256 << 20  # of all untracked files together; larger ones are data that a .gitignore forgot
+MIB = 1 << 20
+
+
+def resolve_version(repository: str, name: str, cache: Path) -> ResolvedRef:
+    """Return the commit of a ref, or a commit of the working tree for WORKING_TREE.
+
+    A clone's working tree without uncommitted changes is its HEAD, and so is that of a bare clone or an address. The
+    hash of an earlier commit of the working tree is found, too. Raises ConfigError.
+    """
+    try:
+        if name == WORKING_TREE:
+            return _resolve_working_tree(repository, cache)
+        kept = _find_kept(repository, name, cache) if SHORT_SHA.fullmatch(name) else None
+        return kept or resolve_ref(repository, name)
+    except GitError as error:
+        raise ConfigError([f"{repository}: its uncommitted changes cannot be read: {error}"]) from error
+
+
+def find_source(repository: str, sha: str, cache: Path) -> str:
+    """Return the repository that has a commit: the kept one for a commit of the working tree, else `repository`."""
+    if not is_address(repository):
+        with suppress(GitError):
+            kept = _place(Path(repository), cache)
+            if kept.is_dir() and _read_ref(kept, f"{REFS}{sha}"):
+                return str(kept)
+    return repository
+
+
+def read_changes(repository: str, sha: str, cache: Path) -> str:
+    """Return the diff from HEAD to a commit of the working tree, as git prints it; empty for any other commit."""
+    source = find_source(repository, sha, cache)
+    if source == repository:
+        return ""
+    words = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", f"{sha}^", sha, "--"]
+    return run_git(words, folder=Path(source))
+
+
+def _resolve_working_tree(repository: str, cache: Path) -> ResolvedRef:
+    if is_address(repository) or run_git(["rev-parse", "--is-bare-repository"], folder=Path(repository)) == "true":
+        return resolve_ref(repository, "HEAD")
+    clone = Path(repository)
+    head = resolve_ref(repository, "HEAD")
+    branch = run_git(["rev-parse", "--abbrev-ref", "HEAD"], folder=clone)  # HEAD, if it is detached
+    head = head.model_copy(update={"name": branch})
+    if not run_git(["status", "--porcelain", "--untracked-files=normal"], folder=clone):
+        return head
+    _check_size(clone)
+    kept = _make_kept(clone, cache)
+    sha, changed = _commit(clone, kept, head)
+    if not changed:  # for example a changed time, or a file that git's filters make equal
+        return head
+    return ResolvedRef(name=name_tree(branch, len(changed)), sha=sha, changed=changed)
+
+
+def name_tree(branch: str, changed: int) -> str:
+    """Return the name of a working tree: `feature + 3 changed files`."""
+    return f"{branch} + {counted(changed, 'changed file')}"
+
+
+def _check_size(clone: Path) -> None:
+    listed = run_git(["ls-files", "--others", "--exclude-standard", "-z"], folder=clone).split("\0")
+    sizes = {}
+    for name in filter(None, listed):
+        with suppress(OSError):
+            sizes[name] = (clone / name).lstat().st_size
+    if sum(sizes.values()) > MAX_UNTRACKED_BYTES:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise ConfigError(
+            [
+                f"{clone}: {sum(sizes.values()) // MIB} MiB of untracked files would belong to the compared version, "
+                f"{largest} has {sizes[largest] // MIB} MiB: name them in .gitignore, or compare the commit: "
+                "--branch HEAD"
+            ]
+        )
+
+
+def _make_kept(clone: Path, cache: Path) -> Path:
+    """Return the kept repository of a clone, whose objects and shallow ends are the clone's."""
+    kept = _place(clone, cache)
+    try:
+        if not (kept / "HEAD").is_file():
+            run_git(["init", "--quiet", "--bare", "--template=", "--", str(kept)])
+        (kept / "objects" / "info").mkdir(parents=True, exist_ok=True)
+        (kept / "objects" / "info" / "alternates").write_text(f"{_path_of(clone, 'objects')}\n")
+        if (shallow := _path_of(clone, "shallow")).is_file():
+            shutil.copyfile(shallow, kept / "shallow")
+        else:
+            (kept / "shallow").unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError([f"{kept}: cannot be written ({error.strerror}): set MAXVIEW_CACHE"]) from error
+    return kept
+
+
+def _commit(clone: Path, kept: Path, head: ResolvedRef) -> tuple[str, tuple[str, ...]]:
+    """Return a commit of the working tree, a child of HEAD, and its changed files.
+
+    Equal files on an equal HEAD give an equal commit.
+    """
+    with tempfile.TemporaryDirectory(dir=kept) as folder:
+        index = Path(folder) / "index"
+        with suppress(FileNotFoundError):  # its times spare git from reading every file
+            shutil.copyfile(_path_of(clone, "index"), index)
+        places = {"GIT_INDEX_FILE": str(index), "GIT_OBJECT_DIRECTORY": str(kept / "objects")}
+        run_git(["add", "--all"], folder=clone, variables=places)
+        tree = run_git(["write-tree"], folder=clone, variables=places)
+    listed = run_git(["diff-tree", "-r", "-z", "--name-only", "--no-renames", head.sha, tree], folder=kept)
+    changed = tuple(filter(None, listed.split("\0")))
+    date = run_git(["show", "--no-patch", "--format=%cI", head.sha], folder=kept)
+    people = {
+        f"GIT_{role}_{fact}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for fact, value in (("NAME", "maxview"), ("EMAIL", "maxview@localhost"), ("DATE", date))
+    }
+    words = ["commit-tree", "-p", head.sha, "-m", name_tree(head.name, len(changed)), tree]
+    sha = run_git(words, folder=kept, variables=people)
+    run_git(["update-ref", f"{REFS}{sha}", sha], folder=kept)
+    return sha, changed
+
+
+def _find_kept(repository: str, name: str, cache: Path) -> ResolvedRef | None:
+    """Return the commit of the working tree with this hash; None if there is none, or the clone has another such."""
+    if is_address(repository) or not (kept := _place(Path(repository), cache)).is_dir():
+        return None
+    listed = run_git(["for-each-ref", "--format=%(objectname) %(contents:subject)", REFS], folder=kept)
+    found = [line.split(" ", 1) for line in listed.splitlines() if line.startswith(name)]
+    if len(found) != 1 or _read_ref(Path(repository), name):
+        return None
+    sha, subject = found[0]
+    listed = run_git(["diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{sha}^", sha], folder=kept)
+    return ResolvedRef(name=subject, sha=sha, changed=tuple(filter(None, listed.split("\0"))))
+
+
+def _read_ref(folder: Path, name: str) -> str:
+    with suppress(GitError):
+        return run_git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"], folder=folder)
+    return ""
+
+
+def _place(clone: Path, cache: Path) -> Path:
+    """Return the folder of the kept repository; work trees of one clone share it."""
+    shared = run_git(["rev-parse", "--path-format=absolute", "--git-common-dir"], folder=clone)
+    return cache / FOLDER / f"{hashlib.sha256(shared.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.git"
+
+
+def _path_of(clone: Path, name: str) -> Path:
+    return Path(run_git(["rev-parse", "--path-format=absolute", "--git-path", name], folder=clone))
