@@ -23,6 +23,7 @@ from flows.cli.byte_progress import ReadLines
 from tasks.launch.backend import Restarted
 from tasks.launch.job import LaunchedRun
 from tasks.launch.logs import LogLine
+from tasks.publish.content.compared_code import describe_planned_code
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import (
     CheckpointCommitted,
@@ -146,6 +147,8 @@ class LiveView:
 
     def _planned(self, plans: Sequence[RunPlan]) -> None:
         self._end_waiting()
+        for line in describe_planned_code(plans) if not self.plans else ():
+            self.console.print(escape(line), soft_wrap=True, highlight=False)
         self.plans += plans
         self._add_rows(plans, several=len({plan.repeat for plan in plans}) > 1)
 

@@ -3,13 +3,13 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from configs.comparison import Trainer
 from configs.errors import ConfigError
 from configs.schema import Frozen
 from tasks.records import Commit
-from tasks.resolve.code_digest import digest_code
+from tasks.resolve.code_digest import digest_code, is_read
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import ResolvedRef
 
@@ -116,12 +116,6 @@ def _git(folder: Path, *words: str) -> str:
         raise ConfigError([f"{folder}: its history cannot be read: {error}"]) from error
 
 
-# Paths that can affect a run: of maxview, Python files below OURS and all of OUR_FILES; of MaxText, all of MAXTEXT.
-OURS = ("model/", "configs/")
-OUR_FILES = ("configs/base.yml", "configs/data/")
-MAXTEXT = ("src/maxtext/", "src/MaxText/", "MaxText/", "src/dependencies/", "pyproject.toml")
-
-
 def digest_sources(repository: str, shas: Sequence[str], trainer: Trainer, named: Iterable[str] = ()) -> dict[str, str]:
     """Return SHA → digest of the commit's source. Commits with equal digests train alike in equal environments.
 
@@ -134,22 +128,11 @@ def digest_sources(repository: str, shas: Sequence[str], trainer: Trainer, named
         digest = hashlib.sha256()
         for entry in run_git(["ls-tree", "-r", "-z", "--full-tree", sha], folder=folder).split("\0"):
             head, _, path = entry.partition("\t")
-            if path and _counts(path, trainer, extra):
+            if path and is_read(path, trainer, extra):
                 mode, _, blob = head.split(" ")
                 digest.update(f"{path}\0{mode}\0{_digest_blob(str(folder), blob, path.endswith('.py'))}\0".encode())
         found[sha] = digest.hexdigest()[:16]
     return found
-
-
-def _counts(path: str, trainer: Trainer, named: frozenset[str]) -> bool:
-    if trainer == "maxview":
-        python = path.endswith(".py") and path.startswith(OURS)
-        return python or path.startswith(OUR_FILES)
-    if trainer == "maxtext":
-        return path.startswith(MAXTEXT)
-    # for a custom trainer every file but prose may matter
-    prose = PurePosixPath(path).suffix in (".md", ".rst") or path.startswith((".github/", "docs/"))
-    return path in named or not prose
 
 
 @lru_cache(maxsize=65536)  # most files are equal in most commits

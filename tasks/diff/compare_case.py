@@ -10,6 +10,7 @@ from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
 from tasks.records import (
     CheckpointDifference,
+    CodeVersion,
     Commit,
     ComparisonRecord,
     FunctionComparison,
@@ -60,7 +61,23 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         turns=case.turns,
         function=case.function,
     )
-    return record.model_copy(update={"commits": case.commits})
+    code = {run.arm: run.plan.version for run in case.runs if run.plan is not None and run.plan.version is not None}
+    headline = add_code_note(record.headline, [code[arm] for arm in rules.arms if arm in code])
+    return record.model_copy(update={"commits": case.commits, "code": code, "headline": headline})
+
+
+def add_code_note(headline: str, code: Sequence[CodeVersion]) -> str:
+    """Return the headline, with a note if two versions do not differ for the trainer."""
+    if len(code) < 2:
+        return headline
+    left, right = code
+    if left.sha == right.sha:
+        return f"{headline} ({left.name} and {right.name} are one commit)" if left.name != right.name else headline
+    if right.different == ():
+        return f"{headline} (no file differs between the two)"
+    if right.read == 0:
+        return f"{headline} (no file that the trainer reads differs between the two)"
+    return headline
 
 
 def may_differ_in_time(case: CaseRuns) -> bool:

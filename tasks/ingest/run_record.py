@@ -119,9 +119,9 @@ def adopt_run(record: RunRecord, plan: RunPlan) -> RunRecord:
     The run may have trained the same files under the name of another branch, or before they were committed.
     """
     before = record.plan
-    if not plan.tree or before is None or (before.ref, before.commit) == (plan.ref, plan.commit):
+    if not plan.tree or before is None:
         return record
-    names = ("ref", "commit", "commits", "repository", "checkout", "argv", "start_folder")
+    names = ("ref", "version", "commit", "commits", "repository", "checkout", "argv", "start_folder")
     changes = {
         "plan": before.model_copy(update={name: getattr(plan, name) for name in names}),
         "label": _label_run(plan, plan.commit),

@@ -82,6 +82,7 @@ from tasks.records.log_reading import (
 )
 from tasks.records.observation import Observation, Root, TensorComparison
 from tasks.records.plan import (
+    CodeVersion,
     Commit,
     Invocation,
     JobCause,

@@ -13,7 +13,7 @@ from tasks.records.compiled import ProgramComparison
 from tasks.records.explanation import Explanation
 from tasks.records.function import FunctionComparison
 from tasks.records.log_reading import Coverage, Environment, Stall
-from tasks.records.plan import Commit
+from tasks.records.plan import CodeVersion, Commit
 from tasks.records.program_times import ProgramTimes
 from tasks.records.run_end import LogError, RunEnd
 from tasks.records.run_facts import TimeAccount
@@ -189,6 +189,7 @@ class ComparisonRecord(Frozen):
     times: tuple[TimeAccount, ...] = ()  # one account per run with enough step times, or that died and has dates
     equal_by_construction: str = ""  # why the arms' times cannot differ; empty: they can
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that are not in the other arm, the newest first
+    code: dict[str, CodeVersion] = {}  # arm -> its version, if the arms are refs
     checkpoints: CheckpointDifference | None = None  # at the last common step; None without one
     trained: bool = True  # False: only the programs were compared, by experiments
     aa: bool = False  # whether this is an A/A control, whose arms should be equal
@@ -196,6 +197,11 @@ class ComparisonRecord(Frozen):
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
     function: FunctionComparison | None = None  # both steps in float64; None if not tried
     explanation: Explanation | None = None  # causes of the difference; None if not examined
+
+    def commit_in_clone(self, arm: ArmSummary) -> str | None:
+        """Return the SHA of an arm's commit, and of a working tree that of its HEAD, which the user's clone has."""
+        version = self.code.get(arm.name)
+        return version.head if version is not None and version.head else arm.commit
 
     @property
     def has_died(self) -> bool:

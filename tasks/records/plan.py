@@ -18,6 +18,28 @@ class Commit(Frozen):
     subject: str
 
 
+class CodeVersion(Frozen):
+    """The code of an arm that is a ref or a working tree, and its distance from the other arm's code."""
+
+    name: str  # as the user named it, or "feature + 2 changed files"
+    sha: str  # of its commit; of a working tree: of the commit made from it
+    subject: str  # of the commit; of a working tree: of its HEAD
+    found_as: str = ""  # origin/NAME, if git knows no NAME
+    head: str = ""  # SHA of a working tree's HEAD; empty: this is a commit
+    changed: tuple[str, ...] = ()  # files of a working tree with uncommitted changes
+    diff: str = ""  # of these files, as git prints it; its end may be left out
+    ahead: int | None = None  # commits that the other arm lacks; None: unknown, e.g. at a remote address
+    different: tuple[str, ...] | None = None  # files that differ from the other arm's; None: unknown
+    read: int | None = None  # number of these files that the trainer reads
+
+    @property
+    def short(self) -> str:
+        """The name with the commit's short hash: `feature 5d6e7f8a1 + 2 changed files`."""
+        name, plus, more = self.name.partition(" + ") if self.changed else (self.name, "", "")
+        sha = (self.head or self.sha)[:9]
+        return f"{name}{plus}{more}" if name == sha else f"{name} {sha}{plus}{more}"
+
+
 class RunFiles(Frozen):
     """Paths below a run's folder that maxview reads, and the arguments that resume the run."""
 
@@ -64,6 +86,7 @@ class RunPlan(Frozen):
     identity: str  # hex digest of the result's inputs; a later request with an equal one reuses or resumes this run
     ref: str | None = None  # branch, tag or commit that the user named; it resolved to `commit`
     tree: str = ""  # git's hash of the checkout's files: runs of equal files are one run; empty: no checkout
+    version: CodeVersion | None = None  # of the checkout, for display; None: no checkout
     repository: str | None = None  # repository that contains `ref`; None: the checkout of maxview itself
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that are not in the other arm, the newest first
     checkout: str | None = None  # working folder with the source at `ref`; None: the trainer was not checked out

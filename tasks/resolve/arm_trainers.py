@@ -5,6 +5,7 @@ An arm is one of the two compared versions. A ref is the name of a branch, a tag
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from configs.errors import ConfigError, Problems, suggest
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts, read_tree
-from tasks.resolve.code_digest import digest_trainer
-from tasks.resolve.git import list_commits
+from tasks.resolve.code_digest import digest_trainer, is_read
+from tasks.resolve.git import GitError, list_commits, run_git
 from tasks.resolve.python_environments import (
     PROJECT,
     SoftwareError,
@@ -22,7 +23,7 @@ from tasks.resolve.python_environments import (
     make_environment,
     unmet_requirements,
 )
-from tasks.resolve.refs import ResolvedRef, check_repository
+from tasks.resolve.refs import ResolvedRef, check_repository, is_address
 from tasks.resolve.trainers.trainer_source import (
     TrainerSource,
     choose_python,
@@ -30,7 +31,7 @@ from tasks.resolve.trainers.trainer_source import (
     resolve_custom_command,
     resolve_maxtext,
 )
-from tasks.resolve.working_tree import find_source, resolve_version
+from tasks.resolve.working_tree import describe_version, find_source, list_differences, resolve_version
 
 HERE = CONFIG_ROOT.parent  # the folder of the installed trainer
 # A checkout of maxview must have one file of each tuple. Without `model/__init__.py`, Python would import the installed
@@ -88,17 +89,48 @@ def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path)
     }
     problems.raise_any()
     made = {name: trainer for name, trainer in trainers.items() if trainer is not None}
-    return _add_commits(made) if len(refs) == len(arms) else made
+    return _add_versions(made, refs, comparison, cache) if refs else made
 
 
-def _add_commits(trainers: Mapping[str, TrainerSource]) -> dict[str, TrainerSource]:
-    """Return the trainers, each with the commits that the other lacks; none if repositories differ or are remote."""
+def _add_versions(
+    trainers: Mapping[str, TrainerSource], refs: Mapping[str, ResolvedRef], comparison: Comparison, cache: Path
+) -> dict[str, TrainerSource]:
+    """Return the trainers: that of a ref in a clone with its version, and two of one clone with their distance."""
+    found, sources = dict(trainers), {}
+    for name, ref in refs.items():
+        where = trainers[name].repository or str(HERE)
+        if is_address(where):
+            continue
+        with suppress(GitError):  # the clone has just been removed
+            sources[name] = find_source(where, ref.sha, cache)
+            found[name] = found[name].model_copy(update={"version": describe_version(ref, sources[name])})
+    if len(sources) < len(found) or len({trainer.repository for trainer in found.values()}) > 1:
+        return found
+    # the repository that is kept for a commit of the working tree also has the clone's commits
+    folder = next((source for name, source in sources.items() if refs[name].head), next(iter(sources.values())))
+    with suppress(GitError):
+        return _add_distances(found, refs, comparison, Path(folder))
+    return found
+
+
+def _add_distances(
+    trainers: Mapping[str, TrainerSource], refs: Mapping[str, ResolvedRef], comparison: Comparison, folder: Path
+) -> dict[str, TrainerSource]:
+    """Return both trainers with the commits that the other lacks, and the files that differ. Raises GitError."""
     found = {}
-    for (name, own), other in zip(trainers.items(), reversed(list(trainers.values())), strict=True):
-        folder = Path(own.repository or HERE)
-        known = own.repository == other.repository and own.commit and other.commit and folder.is_dir()
-        commits = list_commits(folder, str(other.commit), str(own.commit)) if known else ()
-        found[name] = own.model_copy(update={"commits": commits})
+    ends = {name: ref.head or ref.sha for name, ref in refs.items()}
+    different = list_differences(folder, *(ref.sha for ref in refs.values()))
+    for arm, other in zip(comparison.arms, reversed(comparison.arms), strict=True):
+        left, right, own = ends[other.name], ends[arm.name], trainers[arm.name]
+        template = comparison.command_of(arm)
+        words = frozenset(template.argv if template else ())
+        distance = {
+            "ahead": int(run_git(["rev-list", "--count", f"{left}..{right}"], folder=folder)),
+            "different": different,
+            "read": sum(is_read(path, own.kind, words) for path in different),
+        }
+        version = own.version and own.version.model_copy(update=distance)
+        found[arm.name] = own.model_copy(update={"version": version, "commits": list_commits(folder, left, right)})
     return found
 
 

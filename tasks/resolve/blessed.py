@@ -56,6 +56,7 @@ def _strip_machine(run: RunRecord) -> RunRecord:
         "origins": {},
         "directory": "",
         "checkout": None,
+        "version": None,
         "passed_on": (),
         "launch": None,
     }
@@ -96,7 +97,7 @@ def blessed_runs(plan: RunPlan, store: Store, place: str) -> list[RunRecord]:
         assert run.plan is not None  # only ingested runs have no plan, and they cannot be blessed
         directory = store.run(f"blessed-{run.plan.run_name}").create()
         control = run.commit is not None and run.commit == plan.commit and not plan.dirty and not plan.software
-        moved = {"directory": str(directory.path), "blessed": str(path), "ref": None}
+        moved = {"directory": str(directory.path), "blessed": str(path), "ref": None, "version": None}
         kept = run.plan.model_copy(update={**moved, "arm": arm, "aa": plan.aa or control})
         label = " · ".join(filter(None, (f"blessed {baseline.blessings[-1].day}", run.commit and run.commit[:9])))
         record = run.model_copy(update={"plan": kept, "arm": arm, "label": label, "log": directory.log_address})

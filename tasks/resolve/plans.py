@@ -136,7 +136,7 @@ def plan_run(
     place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
     origins = {key: value.origin for key, value in resolved.values.items()}
     invocation = command.invoke(directory)
-    same = ("commit", "dirty", "versions", "ref", "tree", "repository", "commits", "code", "software")
+    same = ("commit", "dirty", "versions", "ref", "tree", "version", "repository", "commits", "code", "software")
     return RunPlan(
         **{name: getattr(trainer, name) for name in same},
         trainer=trainer.kind,

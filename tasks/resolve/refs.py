@@ -29,6 +29,7 @@ class ResolvedRef(Frozen):
     name: str
     sha: str
     found_as: str = ""  # origin/NAME, if git knows no NAME; empty: the name is git's
+    head: str = ""  # for a working tree: the SHA of its HEAD; empty: this is a commit
     changed: tuple[str, ...] = ()  # for a working tree: the files with uncommitted changes
 
 

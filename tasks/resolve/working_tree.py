@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from configs.errors import ConfigError
+from tasks.records import CodeVersion
 from tasks.records.text import counted
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import SHORT_SHA, WORKING_TREE, ResolvedRef, is_address, resolve_ref
@@ -19,6 +20,7 @@ FOLDER = "working-trees"  # in the cache
 REFS = "refs/maxview/"  # in the kept repository
 MAX_UNTRACKED_BYTES = 256 << 20  # of all untracked files together; larger ones are data that a .gitignore forgot
 MIB = 1 << 20
+MAX_DIFF_LENGTH = 60_000  # characters of a diff that are stored
 
 
 def resolve_version(repository: str, name: str, cache: Path) -> ResolvedRef:
@@ -30,7 +32,8 @@ def resolve_version(repository: str, name: str, cache: Path) -> ResolvedRef:
     try:
         if name == WORKING_TREE:
             return _resolve_working_tree(repository, cache)
-        kept = _find_kept(repository, name, cache) if SHORT_SHA.fullmatch(name) else None
+        sha = name.rpartition(":")[2]  # also of `NAME:SHA`
+        kept = _find_kept(repository, sha, cache) if SHORT_SHA.fullmatch(sha) else None
         return kept or resolve_ref(repository, name)
     except GitError as error:
         raise ConfigError([f"{repository}: its uncommitted changes cannot be read: {error}"]) from error
@@ -46,13 +49,39 @@ def find_source(repository: str, sha: str, cache: Path) -> str:
     return repository
 
 
-def read_changes(repository: str, sha: str, cache: Path) -> str:
-    """Return the diff from HEAD to a commit of the working tree, as git prints it; empty for any other commit."""
-    source = find_source(repository, sha, cache)
-    if source == repository:
-        return ""
-    words = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", f"{sha}^", sha, "--"]
-    return run_git(words, folder=Path(source))
+def describe_version(ref: ResolvedRef, source: str) -> CodeVersion:
+    """Return the version of a ref, for display, without its distance from another. source: of `find_source`, a folder.
+
+    Raises GitError.
+    """
+    folder = Path(source)
+    subject = run_git(["show", "--no-patch", "--format=%s", "--end-of-options", ref.head or ref.sha], folder=folder)
+    diff = ""
+    if ref.head:
+        words = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", ref.head, ref.sha, "--"]
+        diff = _readable(run_git(words, folder=folder))
+    if len(diff) > MAX_DIFF_LENGTH:
+        diff = f"{diff[:MAX_DIFF_LENGTH]}\n… and {len(diff) - MAX_DIFF_LENGTH:,} more characters"
+    return CodeVersion(
+        name=ref.name,
+        sha=ref.sha,
+        subject=_readable(subject),
+        found_as=ref.found_as,
+        head=ref.head,
+        changed=ref.changed,
+        diff=diff,
+    )
+
+
+def list_differences(folder: Path, left: str, right: str) -> tuple[str, ...]:
+    """Return the paths of the files in which two commits or trees differ. Raises GitError."""
+    listed = run_git(["diff-tree", "-r", "-z", "--name-only", "--no-renames", left, right], folder=folder)
+    return tuple(filter(None, _readable(listed).split("\0")))
+
+
+def _readable(text: str) -> str:
+    """Return git's output with a symbol in place of each byte that is not UTF-8: records are JSON."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _resolve_working_tree(repository: str, cache: Path) -> ResolvedRef:
@@ -69,7 +98,7 @@ def _resolve_working_tree(repository: str, cache: Path) -> ResolvedRef:
     sha, changed = _commit(clone, kept, head)
     if not changed:  # for example a changed time, or a file that git's filters make equal
         return head
-    return ResolvedRef(name=name_tree(branch, len(changed)), sha=sha, changed=changed)
+    return ResolvedRef(name=name_tree(branch, len(changed)), sha=sha, head=head.sha, changed=changed)
 
 
 def name_tree(branch: str, changed: int) -> str:
@@ -123,8 +152,7 @@ def _commit(clone: Path, kept: Path, head: ResolvedRef) -> tuple[str, tuple[str,
         places = {"GIT_INDEX_FILE": str(index), "GIT_OBJECT_DIRECTORY": str(kept / "objects")}
         run_git(["add", "--all"], folder=clone, variables=places)
         tree = run_git(["write-tree"], folder=clone, variables=places)
-    listed = run_git(["diff-tree", "-r", "-z", "--name-only", "--no-renames", head.sha, tree], folder=kept)
-    changed = tuple(filter(None, listed.split("\0")))
+    changed = list_differences(kept, head.sha, tree)
     date = run_git(["show", "--no-patch", "--format=%cI", head.sha], folder=kept)
     people = {
         f"GIT_{role}_{fact}": value
@@ -146,8 +174,8 @@ def _find_kept(repository: str, name: str, cache: Path) -> ResolvedRef | None:
     if len(found) != 1 or _read_ref(Path(repository), name):
         return None
     sha, subject = found[0]
-    listed = run_git(["diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{sha}^", sha], folder=kept)
-    return ResolvedRef(name=subject, sha=sha, changed=tuple(filter(None, listed.split("\0"))))
+    head = _read_ref(kept, f"{sha}^")
+    return ResolvedRef(name=subject, sha=sha, head=head, changed=list_differences(kept, head, sha))
 
 
 def _read_ref(folder: Path, name: str) -> str:

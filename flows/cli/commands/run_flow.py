@@ -146,6 +146,7 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
     from tasks.causes.assemble_case import assemble_case
     from tasks.diff.compare_case import compare_case
     from tasks.history.prior import read_past
+    from tasks.ingest.run_record import adopt_run
     from tasks.publish.content.suggested_commands import add_next
     from tasks.publish.site.comparison_pages import publish_comparison
 
@@ -154,7 +155,8 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
     trained = [plan for plan in plans if plan.compiles_for is None]
     for (name, case), group in groupby(trained, key=lambda plan: (plan.comparison, plan.case)):
         own = list(group)
-        records = [record for plan in own if (record := store.run(plan.run_name).read_record()) is not None]
+        found = [(plan, record) for plan in own if (record := store.run(plan.run_name).read_record()) is not None]
+        records = [adopt_run(record, plan) for plan, record in found]
         if (name, case) in done or len(records) < len(own):
             continue
         runs = assemble_case(own, records, store, cases=cases)

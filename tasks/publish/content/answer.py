@@ -201,7 +201,12 @@ def advise(record: ComparisonRecord, row: MetricDiff | None) -> str:
         return fix if is_ours or not command else f"{fix} With this fix, run it again and replace its log."
     is_read = command.startswith("maxview ingest ") and row is not None and _is_certain(row)
     if is_read or (not command and record.verdict in ("regressed", "changed")):
-        left, right = record.baseline.commit, record.candidate.commit
+        left, right = map(record.commit_in_clone, (record.baseline, record.candidate))
+        edited = record.code.get(record.candidate.name)
+        if edited is not None and edited.changed:
+            return "If this is not intended, find its cause among the uncommitted changes" + (
+                f", and the commits between the two: git log {left}...{right}" if left != right else "."
+            )
         between = f"the commits between the two: git log {left}...{right}" if left and right and left != right else ""
         return f"If this is not intended, find its cause among {between or 'the differences that are listed here.'}"
     if is_ours or not command.startswith(("maxview ingest ", "maxview compare ")):

@@ -102,6 +102,8 @@ def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[
     diverged = bool(record.commits.get(record.baseline.name))
     if record.verdict not in ("regressed", "changed") or len(between) < 2 or diverged:
         return []
+    if any(plan.version is not None and plan.version.changed for plan in plans):
+        return []  # a bisection sees commits only
     if before.software or after.software or not before.commit or not after.commit:
         return []
     words = ["maxview", "bisect", record.comparison, "--good", before.commit[:9], "--bad", after.commit[:9]]
@@ -139,7 +141,8 @@ def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
         words += ["--baseline", plans[0].blessed]
     if all(plan.ref for plan in plans):  # otherwise the comparison's file names the refs
         for option, plan in zip(("--baseline", "--branch"), plans, strict=True):
-            words += [option, str(plan.ref)]
+            edited = plan.version is not None and plan.version.changed  # such a name cannot be typed
+            words += [option, str(plan.commit)[:9] if edited else str(plan.ref)]
         places = {plan.repository for plan in plans}
         named = [place for place in places if place]
         words += ["--repository", *named] if len(places) == len(named) == 1 else []

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from tasks.publish.content.answer import answer_of
 from tasks.publish.content.chart import draw_changes, draw_curve, draw_times, to_data_uri
+from tasks.publish.content.compared_code import describe_code
 from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.verdict_words import (
     AGAIN,
@@ -68,6 +69,7 @@ def summary_markdown(record: ComparisonRecord) -> str:
     answer = answer_of(record)
     blocks = [
         f"# {name_verdict(outcome_of(record))}: {_md(record.case)}",
+        *(["  \n".join(map(_md, code))] if (code := describe_code(record)) else []),
         f"**{_md(record.headline)}**",
         *([f"**How sure is that?** {_md(answer.sure)}"] if answer.sure else []),
         *_deaths(record),

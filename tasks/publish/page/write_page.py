@@ -14,6 +14,7 @@ from tasks.publish.content.answer import answer_of, find_frame
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
 from tasks.publish.content.chart import draw_curve, draw_icon, to_data_uri
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
+from tasks.publish.content.compared_code import describe_code
 from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
@@ -96,6 +97,8 @@ def write_page(
             differences=list_differences(*first),
             own_lines={side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {},
             most_lines=MAX_LINES,
+            compared=describe_code(record),
+            edits={side: edit for side, arm in sides if (edit := record.code.get(arm.name)) and edit.changed},
             commits=_commits_command(record),
             most_commits=MAX_COMMITS,
             figures=figures,
@@ -115,7 +118,7 @@ def write_page(
 
 def _commits_command(record: ComparisonRecord) -> str:
     """Return the git command that lists the commits that only one side has; empty without two different commits."""
-    left, right = record.baseline.commit, record.candidate.commit
+    left, right = map(record.commit_in_clone, (record.baseline, record.candidate))
     return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""
 
 

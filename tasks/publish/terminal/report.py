@@ -18,6 +18,7 @@ from rich.text import Text
 from tasks.publish.content.answer import answer_of, shorten_title
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
+from tasks.publish.content.compared_code import describe_code
 from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.time_bars import describe_part, list_parts
 from tasks.publish.content.verdict_words import (
@@ -110,6 +111,8 @@ def _headline(record: ComparisonRecord) -> Iterator[RenderableType]:
     title.append(name_verdict(outcome).upper(), style=OUTCOMES[outcome].style)
     title.append(f"  {visible(record.comparison)} · {visible(record.case)} · {visible(record.target)}")
     yield title
+    for line in describe_code(record):
+        yield Text(line, style="dim", overflow="fold")
     yield _plain(record.headline)
     if sure := answer_of(record).sure:
         yield Text.assemble(("How sure is that? ", "bold"), sure, overflow="fold")

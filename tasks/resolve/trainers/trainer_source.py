@@ -13,7 +13,7 @@ from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.installed import installed_versions, source_digest, trainer_commit
 from configs.schema import Frozen
-from tasks.records import Commit
+from tasks.records import CodeVersion, Commit
 from tasks.resolve.python_environments import ask_python, make_environment, make_maxtext_environment
 from tasks.resolve.trainers.custom_command import CustomCommand, digest_program
 from tasks.resolve.trainers.maxtext import MaxText, find_maxtext
@@ -37,6 +37,7 @@ class TrainerSource(Frozen):
     versions: dict[str, str]  # package → version; SOURCE → digest
     ref: str | None = None  # as the user named the commit, or the name of a working tree; None: no ref
     tree: str = ""  # git's hash of the checkout's files; empty: no ref
+    version: CodeVersion | None = None  # of the checkout, for display; None: no ref
     repository: str | None = None  # folder or address with the ref; None: no ref, or maxview's checkout
     commits: tuple[Commit, ...] = ()  # ancestors of `commit` that the other arm lacks
     # The checkout, or the folder in it from which MaxText is imported. None: the trainer is installed, or is a custom

@@ -10,7 +10,7 @@ from configs.comparison import load_comparison
 from configs.verdict_rules import Group, Tolerance, load_verdict_rules
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.decide_noisy import CHANCE, chance_of
-from tasks.records import ComparisonRecord, RunPlan, RunRecord
+from tasks.records import CodeVersion, ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.plans import Request, resolve
 
 type MakeRun = Callable[..., RunRecord]
@@ -91,3 +91,22 @@ def test_settings_without_effect_are_frozen_with_the_request(make_run: MakeRun, 
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(runs), rules=rules)
     found = {finding.kind: finding.message for finding in compare_case(case).findings}
     assert found["inert"] == "learning_rate differs, which cannot matter: then"
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({}, ""),
+        ({"read": 0}, " (no file that the trainer reads differs between the two)"),
+        ({"read": 0, "different": ()}, " (no file differs between the two)"),
+        ({"sha": "1" * 40}, " (main and feature are one commit)"),
+        ({"different": None, "read": None}, ""),  # at a remote address nothing is known
+    ],
+)
+def test_the_headline_says_that_the_code_does_not_differ(make_run: MakeRun, change: dict[str, Any], note: str) -> None:
+    main = CodeVersion(name="main", sha="1" * 40, subject="", different=("docs/a.md", "model/b.py"), read=1)
+    versions = {"linen": main, "nnx": main.model_copy(update={"name": "feature", "sha": "2" * 40} | change)}
+    record = compare(*(make_run(arm, plan={"version": version}) for arm, version in versions.items()))
+    assert record.code == versions
+    plain = compare(*(make_run(arm, plan={}) for arm in versions))
+    assert record.headline == f"{plain.headline}{note}"

@@ -20,7 +20,7 @@ from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.plan_night import pin_arms
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.working_tree import read_changes, resolve_version
+from tasks.resolve.working_tree import describe_version, find_source, resolve_version
 from tasks.store import open_store
 
 type Git = Callable[..., str]
@@ -114,7 +114,7 @@ def test_the_clone_is_only_read(clone: Path, cache: Path, git: Git) -> None:
     edit(clone)
     before = files_of(clone), git("for-each-ref"), git("stash", "list")
     ref = resolve_version(str(clone), ".", cache)
-    read_changes(str(clone), ref.sha, cache)
+    describe_version(ref, find_source(str(clone), ref.sha, cache))
     assert (files_of(clone), git("for-each-ref"), git("stash", "list")) == before
     with pytest.raises(subprocess.CalledProcessError):
         git("cat-file", "-e", ref.sha)
@@ -161,12 +161,35 @@ def test_it_is_found_by_its_hash_after_another_edit(clone: Path, plan: Plans, gi
         plan(branch="0" * 9)
 
 
-def test_its_diff_is_gits(clone: Path, cache: Path, git: Git) -> None:
+def test_the_plans_name_both_versions_and_their_distance(clone: Path, plan: Plans, git: Git) -> None:
     edit(clone)
-    ref = resolve_version(str(clone), ".", cache)
-    assert ref.changed == ("model/train.py",)
-    assert read_changes(str(clone), ref.sha, cache) == git("diff", "HEAD")
-    assert read_changes(str(clone), git("rev-parse", "HEAD"), cache) == ""
+    (clone / "README.md").write_bytes(b"not UTF-8: \xff\n")
+    git("checkout", "-q", "main")  # the other branch moves on
+    git("commit", "-q", "--allow-empty", "-m", "only on main")
+    git("checkout", "-q", "feature")
+    left, right = (plan()[arm].version for arm in ("baseline", "branch"))
+    assert left is not None
+    assert right is not None
+    assert (left.name, left.sha, left.subject, left.head, left.ahead) == (
+        "main",
+        git("rev-parse", "main"),
+        "only on main",
+        "",
+        1,
+    )
+    assert (right.name, right.head, right.subject, right.ahead) == (
+        "feature + 2 changed files",
+        git("rev-parse", "HEAD"),
+        "ignore logs",
+        1,
+    )
+    assert right.changed == ("README.md", "model/train.py")
+    assert left.different == right.different == (".gitignore", "README.md", "model/train.py")
+    assert right.read == 1  # model/train.py
+    assert git("diff", "HEAD", "--", "model/train.py") in right.diff
+    assert "not UTF-8: \ufffd" in right.diff
+    assert right.short == f"feature {right.head[:9]} + 2 changed files"
+    assert RunPlan.model_validate_json(plan()["branch"].model_dump_json()).version == right
 
 
 @pytest.mark.parametrize("kind", ["worktree", "shallow", "submodule", "subfolder", "detached"])

@@ -10,7 +10,7 @@ import pytest
 
 from configs.comparison import list_names
 from tasks.publish.content.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
-from tasks.records import Commit, ComparisonRecord, RunPlan
+from tasks.records import CodeVersion, Commit, ComparisonRecord, RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import Store
 
@@ -144,6 +144,11 @@ def test_a_regression_between_two_refs_with_several_commits_suggests_a_bisection
     diverged = between.model_copy(
         update={"commits": dict.fromkeys((regressed.baseline.name, regressed.candidate.name), commits)}
     )
+    tree = CodeVersion(name="x + 1 changed file", sha="b" * 40, subject="", changed=("a",))
+    edited = plans[0], plans[1].model_copy(update={"version": tree, "ref": tree.name})
+    words = suggest_next(between, edited, cases=1)  # a bisection sees commits only, and the name cannot be typed
+    assert "bisect" not in words
+    assert words[words.index("--branch") + 1] == "bbbbbbbbb"
     for record in (alone, same, diverged):  # one commit is the culprit; nothing regressed; no commits are known
         assert "bisect" not in suggest_next(record, plans, cases=1)
 

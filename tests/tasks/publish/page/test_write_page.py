@@ -16,6 +16,7 @@ from tasks.publish.content.verdict_words import MAX_CLAUSE_LENGTH, difference_te
 from tasks.publish.page.write_page import write_page
 from tasks.records import (
     CheckpointEvent,
+    CodeVersion,
     Commit,
     ComparisonRecord,
     Curve,
@@ -462,6 +463,20 @@ def test_the_commits_between_the_refs_are_listed(tmp_path: Path, record_002: Com
     commits = root.one("details", id="d-commits")
     assert commits.one("summary").text == "Commits 0 only in the baseline, 1 only in the candidate"
     assert visible(hostile).split() == commits.one("tbody").one("td", class_="why").text.split()
+
+
+def test_the_diff_of_a_working_tree_is_kept(tmp_path: Path, record_002: ComparisonRecord, hostile: str) -> None:
+    edited = CodeVersion(
+        name="feature + 1 changed file", sha="2" * 40, head="3" * 40, subject="a feature", changed=("a.py",),
+        diff=f"-one\n+{hostile}",
+    )  # fmt: skip
+    root = read(write_page(record_002.model_copy(update={"code": {record_002.candidate.name: edited}}), tmp_path,
+                           log_lines={}))  # fmt: skip
+    shown = root.one("details", id="d-edits-candidate")
+    assert shown.one("summary").text == "Uncommitted changes of the candidate, to its commit 333333333: a.py"
+    assert shown.one("pre").text.split() == ["-one", *f"+{visible(hostile)}".split()]
+    assert "feature 333333333 + 1 changed file" in root.one("p", id="compared").text
+    assert ("3" * 40) in root.one("details", id="d-commits").text  # the user's clone lacks the other commit
 
 
 def test_a_curve_has_a_title_and_a_unit(tmp_path: Path, record_002: ComparisonRecord) -> None:

@@ -1,0 +1,72 @@
+"""The first lines of a comparison name both versions, their subjects and their distance."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from tasks.publish.content.compared_code import describe_code
+from tasks.publish.terminal.report import render_terminal
+from tasks.records import CodeVersion, ComparisonRecord
+
+MAIN = CodeVersion(name="main", sha="1" * 40, subject="a baseline", ahead=0, different=("a", "b", "c"), read=2)
+EDITED = CodeVersion(
+    name="feature + 2 changed files", sha="2" * 40, head="3" * 40, subject="a feature", changed=("a", "b"), ahead=4,
+    different=("a", "b", "c"), read=2,
+)  # fmt: skip
+
+
+def describe(record: ComparisonRecord, left: CodeVersion | None, right: CodeVersion) -> list[str]:
+    code = {record.baseline.name: left, record.candidate.name: right}
+    return describe_code(record.model_copy(update={"code": {arm: one for arm, one in code.items() if one}}))
+
+
+def test_a_working_tree_beside_a_branch(record_002: ComparisonRecord) -> None:
+    assert describe(record_002, MAIN, EDITED) == [
+        "main 111111111 → feature 333333333 + 2 changed files: 4 commits, 3 files (the trainer reads 2 of them)",
+        "main     a baseline",
+        "feature  a feature",
+        "not committed: a, b",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "distance"),
+    [
+        ({"ahead": 2}, {}, "4 commits, and 2 only on main, 3 files (the trainer reads 2 of them)"),
+        ({}, {"ahead": 1, "different": ("a",), "read": 1}, "1 commit, 1 file"),
+        ({}, {"read": 0}, "4 commits, 3 files (the trainer reads none of them)"),
+        ({}, {"different": (), "read": 0}, "4 commits, no file differs"),
+        ({}, {"sha": MAIN.sha, "ahead": 0}, "one commit"),
+        ({}, {"ahead": None, "different": None, "read": None}, "their distance is not known"),
+    ],
+)
+def test_the_distance(record_002: ComparisonRecord, left: dict[str, object], right: dict[str, object], distance: str):
+    versions = MAIN.model_copy(update=left), EDITED.model_copy(update=right)
+    assert describe(record_002, *versions)[0].partition(": ")[2] == distance
+
+
+def test_a_branch_of_the_remote_only_is_named(record_002: ComparisonRecord) -> None:
+    remote = CodeVersion(name="feat/x", sha="4" * 40, subject="pushed by others", found_as="origin/feat/x")
+    assert describe(record_002, MAIN, remote)[-1] == "feat/x is origin/feat/x at 444444444"
+    assert describe(record_002, None, remote)[0] == "feat/x 444444444"
+
+
+def test_a_long_subject_is_cut(record_002: ComparisonRecord) -> None:
+    left = MAIN.model_copy(update={"subject": "x" * 71})
+    assert describe(record_002, left, EDITED)[1] == f"main     {'x' * 67}…"
+
+
+def test_a_hash_is_not_shown_twice() -> None:
+    assert MAIN.model_copy(update={"name": "1" * 9}).short == "1" * 9
+
+
+def test_the_report_begins_with_it(record_002: ComparisonRecord, hostile: str) -> None:
+    subject = MAIN.model_copy(update={"subject": hostile})
+    code = {record_002.baseline.name: subject, record_002.candidate.name: EDITED}
+    console = Console(width=80, file=StringIO())
+    console.print(render_terminal(record_002.model_copy(update={"code": code})))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[1].startswith("main 111111111 → feature 333333333 + 2 changed files")
+    assert "\x1b" not in "".join(lines)
+    assert not describe_code(record_002)  # logs name no versions
