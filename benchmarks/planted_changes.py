@@ -35,7 +35,8 @@ class PlantedChange(NamedTuple):
 NORM, MEAN_LOSS = "normed = (wide *", "loss = jnp.sum((log"
 COSINE, PROGRESS = "return peak * share", "progress = jnp.asarray(step)"
 LOGITS = 'logits_BHLS = jnp.einsum("BLHK,BSHK->BHLS"'
-SOFTMAX = "weights_BHLS = jax.nn.softmax("
+# JAX gives the operations of a custom gradient inside a `jax.checkpoint` the line of its call
+ATTEND, CONTRACT = "return attend(query_BLHK", "return contract(self.product"
 KEPT = "kept_B1E = jax.random.bernoulli("
 ONE_LAYER = SCALE_GRADIENT.format(x="changed_BLE", factor="jnp.where(layer == 1, 1.0005, 1.0).astype(cfg.dtype)")
 DISPATCHED = "output_TE: jax.Array = everywhere("
@@ -78,23 +79,23 @@ PLANTED = (
     ),
     # attention
     PlantedChange(
-        "scale of the attention × 1.001", ATTENTION, LOGITS, LOGITS.replace("jnp", "1.001 * jnp"), LOGITS[14:]
+        "scale of the attention × 1.001", ATTENTION, LOGITS, LOGITS.replace("jnp", "1.001 * jnp"), ATTEND
     ),
     PlantedChange(
         "mask off by one", ATTENTION, "dtype=jnp.bool_))[None]", "dtype=jnp.bool_), 1)[None]", "causal_BLS = jnp.tril("
     ),
-    PlantedChange("a masked key counts with exp(−20)", ATTENTION, "MASKED = -2.0e38", "MASKED = -20.0", SOFTMAX),
+    PlantedChange("a masked key counts with exp(−20)", ATTENTION, "MASKED = -2.0e38", "MASKED = -20.0", ATTEND),
     PlantedChange(
         "a text sees the texts before it", ATTENTION, "segment_ids_BL[:, :, None] == ",
         "segment_ids_BL[:, :, None] >= ", "return causal_BLS & (segment_ids_BL", "08_packing",
     ),
     PlantedChange(
         "gradient of the softmax − 0.1 % of its mean", ATTENTION, "(grad_weights_BHLS - mean_BHL[..., None])",
-        "(grad_weights_BHLS - 0.999 * mean_BHL[..., None])", "grad_logits_BHLS = (weights_BHLS",
+        "(grad_weights_BHLS - 0.999 * mean_BHL[..., None])", ATTEND,
     ),
     PlantedChange(
         "gradient of the values × 1.0005", ATTENTION, 'grad_value_BHKS = jnp.einsum("BLHK',
-        'grad_value_BHKS = 1.0005 * jnp.einsum("BLHK', "grad_value_BHKS = 1.0005",
+        'grad_value_BHKS = 1.0005 * jnp.einsum("BLHK', ATTEND,
     ),
     PlantedChange(
         "scale of latent attention without the rotary part", LAYERS, "(nope + rope) ** -0.5", "nope ** -0.5",
@@ -103,7 +104,7 @@ PLANTED = (
     # gradients
     PlantedChange(
         "gradient of wo × 1.0005", PRODUCTS, '{kernel_term}", x, gradient),',
-        '{kernel_term}", x, gradient) * (1.0005 if kernel_term == "FE" else 1.0),', "x, gradient) * (1.0005",
+        '{kernel_term}", x, gradient) * (1.0005 if kernel_term == "FE" else 1.0),', CONTRACT,
     ),
     PlantedChange(
         "gradient × 1.0005 in one layer", DECODER, "        x_BLE = layers.dropout(x_BLE + changed_BLE,",
@@ -124,7 +125,7 @@ PLANTED = (
     ),
     PlantedChange(
         "128 becomes 127 in int8", PRODUCTS, "jnp.maximum(quantized.qvalue, -127)",
-        "jnp.maximum(quantized.qvalue, -126)", "qvalue=jnp.maximum(", "04_int8",
+        "jnp.maximum(quantized.qvalue, -126)", CONTRACT, "04_int8",
     ),
     # the loss
     PlantedChange(

@@ -25,9 +25,6 @@ class GivenArguments:
     """The differences between the arguments of both arms."""
 
     roots: tuple[Root, ...]
-    equal: tuple[
-        frozenset[int], frozenset[int]
-    ]  # per arm, the indices of arguments with bits that the other arm has too
     shown: dict[str, Any]  # fields of a `TensorComparison`
 
 
@@ -44,7 +41,6 @@ def compare_arguments(
         {(argument.role, argument.meaning): n for n, argument in enumerate(found.arguments)}
         for found in (baseline, candidate)
     ]
-    equal: tuple[set[int], set[int]] = set(), set()
     different: dict[Role, list[tuple[ObservedArray, ObservedArray]]] = {}
     replaced: dict[Role, list[str]] = {}
     for key, ours in places[0].items():
@@ -53,33 +49,22 @@ def compare_arguments(
             continue
         left, right = baseline.arguments[ours], candidate.arguments[theirs]
         if left.digest is not None and left.digest == right.digest:
-            equal[0].add(ours)
-            equal[1].add(theirs)
             if not starts_shared and right.own_digest not in (None, left.digest):  # it differed before
                 replaced.setdefault(left.role, []).append(left.meaning)
         else:
             different.setdefault(left.role, []).append((left, right))
-    _mark_equal(baseline, candidate, equal)
     roots = [_root(role, pairs) for role, pairs in different.items()]
     roots += [_replaced_root(role, meanings, names) for role, meanings in replaced.items()]
     lone = [f"{names[0]}: {baseline.arguments[n].name}" for key, n in places[0].items() if key not in places[1]]
     lone += [f"{names[1]}: {candidate.arguments[n].name}" for key, n in places[1].items() if key not in places[0]]
     return GivenArguments(
         roots=tuple(roots),
-        equal=(frozenset(equal[0]), frozenset(equal[1])),
         shown={
             "different_arguments": tuple(left.meaning for pairs in different.values() for left, _ in pairs),
             "replaced_arguments": sum(argument.own_digest is not None for argument in candidate.arguments),
             "unmatched_arguments": tuple(lone),
         },
     )
-
-
-def _mark_equal(baseline: Observation, candidate: Observation, equal: tuple[set[int], set[int]]) -> None:
-    """Add to `equal` the arguments whose bits any argument of the other arm has, also under another meaning."""
-    digests = [{argument.digest for argument in found.arguments} - {None} for found in (baseline, candidate)]
-    for side, (found, others) in enumerate(((baseline, digests[1]), (candidate, digests[0]))):
-        equal[side].update(n for n, argument in enumerate(found.arguments) if argument.digest in others)
 
 
 def _root(role: Role, pairs: Sequence[tuple[ObservedArray, ObservedArray]]) -> Root:

@@ -5,7 +5,7 @@ draw is the result of a call of `jax.random`. It counts as different if its key 
 arm's step has.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -86,7 +86,6 @@ class ArmValues:
 
     observation: Observation
     step: ObservedStep
-    equal_arguments: Collection[int]  # indices of arguments that the other arm has too
 
     @property
     def rows(self) -> list[TensorRow]:
@@ -94,28 +93,25 @@ class ArmValues:
         return self.step.rows
 
     @cached_property
-    def digests(self) -> frozenset[str]:
-        """The digests of all tensors and arguments of the step."""
-        given = {argument.digest for argument in self.observation.arguments if argument.digest}
-        return frozenset({row.digest for row in self.rows} | given)
+    def values(self) -> frozenset[str]:
+        """The values of all tensors and arguments of the step."""
+        return frozenset({row.value for row in self.rows} | set(self.step.arguments))
 
     @cached_property
     def keys(self) -> KeyUses:
         """The arguments from which the step's random keys and draws derive."""
         return trace_keys(self.step, self.observation.arguments)
 
-    def digest_of(self, leaf: Leaf) -> str:
-        """Return a text that identifies an operand by its value; by its index for an argument without a digest."""
-        if leaf[0] == "row":
-            return self.rows[leaf[1]].digest
-        if leaf[0] == "arg":
-            return self.observation.arguments[leaf[1]].digest or f"argument {leaf[1]}"
+    def value_of(self, leaf: Leaf) -> str:
+        """Return a text that identifies an operand by its value."""
+        if leaf[0] in TENSORS:
+            return self.rows[leaf[1]].value if leaf[0] == "row" else self.step.arguments[leaf[1]]
         return f"{leaf[0]} {leaf[1]}"
 
     def inputs(self, row: TensorRow) -> tuple[str, ...]:
-        """Return the digests of the tensors that an operation reads, in order, without constants.
+        """Return the values of the tensors that an operation reads, in order, without constants.
 
-        A digest is followed by the index of the part if the operation reads a part of a tensor.
+        A value is followed by the index of the part if the operation reads a part of a tensor.
         """
         return tuple(text for origin in row.origins for text in self._made(origin))
 
@@ -125,24 +121,25 @@ class ArmValues:
 
     def _made(self, origin: Origin) -> Iterator[str]:
         turn = f" {origin[1]}" if origin[0] == "part" else ""
-        yield from (self.digest_of(leaf) + turn for leaf in leaves(origin) if leaf[0] in TENSORS)
+        yield from (self.value_of(leaf) + turn for leaf in leaves(origin) if leaf[0] in TENSORS)
 
 
 @dataclass
 class Divergence:
-    """The tensors of `arm` that the arm `other` lacks. A row is given by its index in `arm.rows`."""
+    """The tensors of `arm` that differ from the arm `other`. A row is given by its index in `arm.rows`."""
 
     arm: ArmValues
     other: ArmValues
-    divergent: frozenset[int] = field(init=False)  # live rows whose values the other arm lacks
+    # rows that the other arm lacks, and that change a result of the step: a sum in another order has other parts, too
+    divergent: frozenset[int] = field(init=False)
     own_draws: OwnDraws = field(init=False)
     # the rows where differences begin: divergent rows whose inputs the other arm has too, and random draws with keys
     # that only this arm has
     frontier: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        rows, known = self.arm.rows, self.other.digests
-        self.divergent = frozenset(n for n in self.arm.step.live if rows[n].digest not in known)
+        rows, known = self.arm.rows, self.other.values
+        self.divergent = self.arm.step.reach(lambda n: rows[n].value not in known)
         self.own_draws = find_own_draws(self.arm, self.other)
         self.frontier = tuple(n for n in sorted(self.divergent | self.own_draws.keys.keys()) if self._is_at_front(n))
 
@@ -153,7 +150,7 @@ class Divergence:
 
     def _common(self, origin: Origin) -> bool:
         return all(
-            leaf[1] not in self.divergent if leaf[0] == "row" else leaf[1] in self.arm.equal_arguments
+            leaf[1] not in self.divergent if leaf[0] == "row" else self.arm.value_of(leaf) in self.other.values
             for leaf in leaves(origin)
             if leaf[0] in TENSORS
         )

@@ -39,7 +39,7 @@ def _other_keys(left: Divergence, right: Divergence, ours: int, theirs: int) -> 
     keys = left.own_draws.keys[ours], right.own_draws.keys[theirs]
     names = left.arm.observation.arm, right.arm.observation.arm
     why = f"each arm draws with a key of its own: {names[0]}'s derives from {keys[0]}, {names[1]}'s from {keys[1]}"
-    if left.arm.rows[ours].digest == right.arm.rows[theirs].digest:
+    if left.arm.rows[ours].value == right.arm.rows[theirs].value:
         why += f"; evaluated with the draws of {names[0]}"
     return "key", why, keys
 
@@ -51,7 +51,7 @@ def _reason(left: Divergence, right: Divergence, a: TensorRow, b: TensorRow) -> 
     if constants[0] != constants[1] and len(constants[0]) == len(constants[1]):
         x, y = next((x, y) for x, y in zip(*constants, strict=True) if x != y)
         return "constant", f"constant {x} is {y}", (x, y)
-    if a.type != b.type:
+    if a.shape != b.shape:
         return "operation", f"{a.type} is {b.type}", (a.type, b.type)
     if a.params != b.params:
         x, y = _other_parameter(a.params, b.params)

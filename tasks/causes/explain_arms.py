@@ -77,13 +77,15 @@ def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Expla
 
 
 def observe(plan: RunPlan, name: str, folder: Path, start: Path | None) -> ObservedArm:
-    """Observe an arm in one process: the first step's tensors, and a profile of the steps in PROFILED.
+    """Observe an arm in one process: the tensors of the first step in PROFILED, and a profile of these steps.
 
+    At step 0 all moments are 0, and at a warm-up's step 0 the learning rate: a change of them would have no effect yet.
     A shorter run is profiled up to its last step. start: see `observe_arm`.
     """
     last = int(plan.config["steps"]) - 1
     profile = (min(PROFILED[0], last), min(PROFILED[1], last))
-    return ObservedArm(plan, name, folder, observe_arm(plan, folder, start=start, profile=profile))
+    found = observe_arm(plan, folder, start=start, evaluated=profile[0], profile=profile)
+    return ObservedArm(plan, name, folder, found)
 
 
 def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False) -> Explanation:
@@ -215,13 +217,13 @@ def _say_headline(
 
     Without both, it is about the first of tensors, memory and time that could be compared.
 
-    If all tensors are equal but the compiled steps' results differ, the sentence names the compiler, because tensors
-    are evaluated operation by operation and results come from the compiled step.
+    If all tensors are equal in float64 but the compiled steps' results differ, the difference is rounding, and the
+    sentence says where the programs differ.
     """
     if tensors is not None and tensors.roots:
         return tensors.sentence
     if tensors is not None and tensors.tensors != (0, 0) and tensors.different_results:
-        here = "equal before the compiler; the compiled programs round differently from here"
+        here = "one function in float64; as run, the arms round differently from here"
         shown = ", ".join(tensors.different_results[:MAX_RESULTS])
         return f"{here}: {program.sentence if program else 'the step'}; at its end {shown} differ"
     if program is not None and program.answer != "differs":

@@ -1,13 +1,15 @@
-"""Reads the tensors of an observed training step from the file that the observed process wrote."""
+"""Reads the tensors of two observed training steps from the files that the observed processes wrote."""
 
 import gzip
 import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tasks.causes.equal_values import name_values
 from tasks.records.observation import TENSORS, Pass
 
 type Origin = list[Any]  # ["row", n], ["arg", n], ["lit", text], ["const", digest], ["part", i, origin], ["parts", […]]
@@ -19,7 +21,7 @@ _LAYER = re.compile(r"(?:^|/)(\w*layers?(?:[_.]|/)\d+)(?=/|$)")
 
 @dataclass(frozen=True, slots=True)
 class TensorRow:
-    """One result of one operation of a step. The fields are in the order in which `read_step` passes them."""
+    """One result of one operation of a step. The fields are in the order in which `read_steps` passes them."""
 
     path: str  # loops and calls around the operation, "/scan4[2]/remat"
     operation: str  # JAX primitive
@@ -29,19 +31,24 @@ class TensorRow:
     function: str
     short_file: str  # `file` relative to the folder that it is imported from
     stack: str  # JAX's name stack
-    type: str  # "float32[4,256]"
+    type: str  # in the program: "float32[4,256]"
     output: int  # index among the operation's results
     params: str  # the operation's parameters as JSON, which may be cut off
     norm: float  # norm, mean and largest are of the values, in float64; largest is a magnitude
     mean: float
     largest: float
     broken: int  # number of values that are not finite
-    digest: str  # of the values' bits
+    value: str  # equal for tensors with equal values, in both arms
 
     @property
     def place(self) -> str:
         """`file:line function`, or `a library`."""
         return f"{self.short_file}:{self.line} {self.function}" if self.file else "a library"
+
+    @property
+    def shape(self) -> str:
+        """The shape in brackets, "[4,256]"."""
+        return self.type[self.type.index("[") :]
 
     @property
     def direction(self) -> Pass:
@@ -71,35 +78,46 @@ class ObservedStep:
     """All tensors of a step in the program's order, and the origins of its results."""
 
     rows: list[TensorRow]
+    arguments: Sequence[str]  # `TensorRow.value` of each argument
     results: list[Origin]
 
     @cached_property
     def live(self) -> frozenset[int]:
         """The indices of the rows that the step's results depend on. JAX also traces operations without an effect."""
+        return self.reach(lambda n: True)
+
+    def reach(self, wanted: Callable[[int], bool]) -> frozenset[int]:
+        """Return the wanted rows on which a result depends through wanted rows only."""
         found: set[int] = set()
         open_rows = [leaf[1] for origin in self.results for leaf in leaves(origin) if leaf[0] == "row"]
         while open_rows:
             n = open_rows.pop()
-            if n not in found:
+            if n not in found and wanted(n):
                 found.add(n)
                 open_rows += [leaf[1] for origin in self.rows[n].origins for leaf in leaves(origin) if leaf[0] == "row"]
         return frozenset(found)
 
 
-def read_step(folder: Path) -> ObservedStep:
-    """Return the tensors in the folder of an observation. Raises OSError, ValueError."""
-    rows: list[TensorRow] = []
-    results: list[Origin] = []
-    with gzip.open(folder / TENSORS, "rt", encoding="utf-8") as file:
-        for line in file:
-            row = json.loads(line)
-            if "results" in row:
-                results = row["results"]
-                continue
+def read_steps(folders: Sequence[Path]) -> list[ObservedStep]:
+    """Return the tensors in the folders of observations. Raises OSError, ValueError."""
+    files = [_read_lines(folder / TENSORS) for folder in folders]
+    measured = [[*lines[0]["arguments"], *(row["v"] for row in lines[1:-1])] for lines in files]
+    named = iter(name_values([v[-1] for values in measured for v in values]))
+    steps = []
+    for lines in files:
+        arguments = [next(named) for _ in lines[0]["arguments"]]
+        rows = []
+        for row in lines[1:-1]:
             operation = (row["path"], row["op"], tuple(row["from"]), *row["at"])
-            made = (row["stack"], row["type"], row["out"], row["params"], *row["v"])
+            made = (row["stack"], row["type"], row["out"], row["params"], *row["v"][:4], next(named))
             rows.append(TensorRow(*(operation + made)))
-    return ObservedStep(rows, results)
+        steps.append(ObservedStep(rows, arguments, lines[-1]["results"]))
+    return steps
+
+
+def _read_lines(file: Path) -> list[Any]:
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
 
 
 def leaves(origin: Origin) -> list[Leaf]:

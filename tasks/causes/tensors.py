@@ -1,5 +1,7 @@
 """Compares the observed training steps of two arms (versions of a trainer) tensor by tensor, and finds the roots.
 
+Both steps were evaluated in float64, and tensors are equal that differ by no more than rounding.
+
 A root is a place at which the arms begin to differ: an argument, two operations that read equal tensors but differ, an
 operation that only one arm has, or a random draw with another key. A row is one tensor of a step.
 """
@@ -13,7 +15,7 @@ from typing import Literal
 from tasks.causes.argument_roots import compare_arguments
 from tasks.causes.arm_values import ArmValues, Divergence
 from tasks.causes.describe_root import PlacedRoot, describe_extra, describe_pair, equal_up_to
-from tasks.causes.tensor_rows import TensorRow, read_step
+from tasks.causes.tensor_rows import TensorRow, read_steps
 from tasks.observe.recorder import read_observation
 from tasks.records.observation import Observation, OnlyHere, Root, TensorComparison
 from tasks.records.text import counted
@@ -40,18 +42,15 @@ def compare_tensors(
         missing = next(name for name, found in zip(names, observations, strict=True) if not found.tensors)
         sentence = f"the tensors of {missing} were not observed" + (f": {notes[0]}" if notes else "")
         return TensorComparison(sentence=sentence, notes=tuple(notes), **given.shown)
-    steps = [read_step(folder) for folder in (baseline, candidate)]
+    steps = read_steps((baseline, candidate))
     rows = [[step.rows[n] for n in sorted(step.live)] for step in steps]
-    arms = [
-        ArmValues(observation, step, equal)
-        for observation, step, equal in zip(observations, steps, given.equal, strict=True)
-    ]
+    arms = [ArmValues(observation, step) for observation, step in zip(observations, steps, strict=True)]
     left, right = Divergence(arms[0], arms[1]), Divergence(arms[1], arms[0])
     found = find_roots(left, right)
     roots = (*given.roots, *group_roots(found))
     first = next((root for root in roots if root.kind != "argument"), None)
     results = different_results(observations) if not found and not left.divergent and not right.divergent else ()
-    equal = sum((Counter(row.digest for row in rows[0]) & Counter(row.digest for row in rows[1])).values())
+    equal = sum((Counter(row.value for row in rows[0]) & Counter(row.value for row in rows[1])).values())
     divergent = max(len(side.divergent - side.own_draws.derived) for side in (left, right))
     handed_over = len(left.own_draws.keys.keys() - left.divergent)  # evaluated with the other arm's draws: equal
     comparison = TensorComparison(
@@ -110,8 +109,8 @@ def _find_surplus(
     arm: 0 for the baseline, 1 for the candidate. Among rows of one key, the rows with new values are yielded first.
     """
     for arm, (rows, others) in enumerate(((baseline, candidate), (candidate, baseline))):
-        quota, known = Counter(map(key, rows)) - Counter(map(key, others)), {row.digest for row in others}
-        for n, row in sorted(enumerate(rows), key=lambda item: item[1].digest in known):
+        quota, known = Counter(map(key, rows)) - Counter(map(key, others)), {row.value for row in others}
+        for n, row in sorted(enumerate(rows), key=lambda item: item[1].value in known):
             if quota[key(row)] > 0:
                 quota[key(row)] -= 1
                 yield arm, n
@@ -122,9 +121,9 @@ def _order(left: Divergence, right: Divergence, n: int) -> float:
 
     -0.5 if no common tensor comes before.
     """
-    places = {row.digest: place for place, row in reversed(list(enumerate(left.arm.rows)))}
+    places = {row.value: place for place, row in reversed(list(enumerate(left.arm.rows)))}
     for before in range(n - 1, -1, -1):
-        if (place := places.get(right.arm.rows[before].digest)) is not None:
+        if (place := places.get(right.arm.rows[before].value)) is not None:
             return place + 0.5
     return -0.5
 
@@ -149,19 +148,19 @@ def summarise(comparison: TensorComparison) -> str:
     if comparison.first is not None:
         begin = f"equal up to {comparison.equal_up_to}; " if comparison.equal_up_to else ""
         alone = all(root.kind == "key" for root in comparison.roots) and not comparison.consequences
-        end = "; all tensors behind the draws are equal bit for bit" if alone else ""
+        end = "; all tensors behind the draws are equal in float64" if alone else ""
         return f"{begin}the first that differs: {comparison.first.sentence}{end}"
     if comparison.different_results:
         first = comparison.different_results[0]
         many = counted(len(comparison.different_results), "result")
-        return f"equal before the compiler; the compiled programs round differently: {many} of the step, first {first}"
+        return f"one function in float64; as run, the arms round differently: {many} of the step, first {first}"
     if comparison.roots:
         return comparison.roots[0].sentence
     if comparison.different_arguments:
         return "no tensor differs from equal ones; only what the step is given does"
     count, other = comparison.tensors
     all_of = f"all {count} tensors" if count == other == comparison.equal else f"{comparison.equal} tensors of both"
-    return f"{all_of} are equal bit for bit"
+    return f"{all_of} are equal in float64"
 
 
 # Limit of rows of an arm per path and pass; later rows stay unpaired unless all keys are equal. The time grows with

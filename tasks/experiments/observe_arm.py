@@ -25,6 +25,7 @@ def observe_arm(
     *,
     start: Path | None = None,
     tensors: bool = True,
+    evaluated: int = 0,
     profile: tuple[int, int] | None = None,
     batches: int = 1,
 ) -> Observation:
@@ -33,8 +34,8 @@ def observe_arm(
     An existing `folder` is deleted first.
 
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
-    tensors: evaluate the step operation by operation. profile: first and last call to profile, counted from 0.
-    batches: number of calls whose batches are stored.
+    tensors: evaluate the call `evaluated` operation by operation. profile: first and last call to profile. Calls count
+    from 0. batches: number of calls whose batches are stored.
     If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
@@ -53,7 +54,7 @@ def observe_arm(
         folder.absolute(),
         moved.environment,
         observe=True,
-        tensors=tensors,
+        evaluated=evaluated if tensors else None,
         start=str(start.absolute()) if start else None,
         profile=profile,
         batches=batches,

@@ -99,7 +99,7 @@ class TensorComparison(Frozen):
     roots: tuple[Root, ...] = ()  # arguments first, then in program order
     equal_up_to: str = ""  # last named tensor before the first root; empty: none
     tensors: tuple[int, int] = (0, 0)  # number of tensors (baseline, candidate)
-    equal: int = 0  # number of tensors that are equal bit for bit in both arms
+    equal: int = 0  # number of tensors that are equal in both arms, up to the rounding of float64
     consequences: int = 0  # number of tensors that differ only because their inputs differ
     only: tuple[OnlyHere, ...] = ()
     different_arguments: tuple[str, ...] = ()  # `ObservedArray.meaning` of each argument that differs

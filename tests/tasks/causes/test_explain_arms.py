@@ -43,7 +43,7 @@ def test_a_differing_tensor_is_reported_first() -> None:
 def test_a_difference_of_the_compiled_programs_alone_is_reported_as_such(program: ProgramExplanation) -> None:
     rounded = EQUAL.model_copy(update={"different_results": ("parameter w",)})
     found = _say_headline(rounded, program, None, None)
-    assert found.startswith("equal before the compiler; the compiled programs round differently from here")
+    assert found.startswith("one function in float64; as run, the arms round differently from here")
     assert found.endswith("at its end parameter w differ")
 
 

@@ -16,6 +16,7 @@ from tasks.observe.recorder import read_observation
 from tasks.records import RunPlan, TensorComparison
 from tasks.records.observation import FILE, PROGRAM
 
+OBSERVED = Path(__file__).parents[2] / "standins" / "observed" / "trainer.py"
 type Planned = Callable[..., RunPlan]
 type Observe = Callable[..., Path]
 type Compare = Callable[..., TensorComparison]
@@ -25,10 +26,7 @@ NAMES = ("left", "right")
 FAULTS = {
     "epsilon": (("epsilon=1e-5", "epsilon=1e-3"), "# line: norm"),
     "key without its layer": (("jax.random.fold_in(key, n)", "jax.random.fold_in(key, 0)"), "# line: key"),
-    "one product in bf16": (
-        ('(x @ weights["up"])', '((x.astype("bfloat16") @ weights["up"].astype("bfloat16")).astype("float32"))'),
-        "# line: product",
-    ),
+    "one product × 1.0001": (('(x @ weights["up"])', '(x @ weights["up"] * 1.0001)'), "# line: product"),
     "weight decay": (("0.1 * w)", "0.2 * w)"), "# line: decay"),
     "stopped gradient": (
         ('jnp.tanh(x @ weights["up"])', 'jax.lax.stop_gradient(jnp.tanh(x @ weights["up"]))'),
@@ -36,6 +34,17 @@ FAULTS = {
     ),
     "rate of dropout": (("key, 0.9, h.shape", "key, 0.8, h.shape"), "# line: dropout"),
 }  # fmt: skip
+ROUNDED = {
+    "one product in bf16": (
+        '(x @ weights["up"])',
+        '((x.astype("bfloat16") @ weights["up"].astype("bfloat16")).astype("float32"))',
+    ),
+    "division by the root": ("return x * jax.lax.rsqrt(", "return x / jnp.sqrt("),
+    "a sum in another order": (
+        "jnp.mean(x * x, axis=-1, keepdims=True)",
+        "jnp.flip(x * x, -1).sum(-1)[..., None] / WIDTH",
+    ),
+}
 # MaxText routes to its experts inside such a function
 IN_A_SHARD_MAP = (
     "def layer(x, weights, key):\n",
@@ -80,6 +89,7 @@ HARMLESS = {
     "renamed": ("kept = jax", "chosen = kept = jax"),
     "another order": ("    m = 0.9 * m + 0.1 * g\n", "    unused = w * 2.0\n    m = 0.9 * m + 0.1 * g\n"),
     "a function more": ("x = norm(x)\n    h", "x = (lambda value: norm(value))(x)\n    h"),
+    "factors in another order": ("logits * scale - ", 'norm(x) @ (params["head"] * scale) - '),
     "another order of arguments": ("def train_step(state, batch):", "def train_step(batch, state):"),
 }  # fmt: skip
 
@@ -142,7 +152,7 @@ def test_a_fault_is_named_by_its_line(fault: str, compare: Compare) -> None:
 
 
 def test_a_fault_in_a_shard_map_of_one_device_is_named_by_its_line(compare: Compare) -> None:
-    edit, mark = FAULTS["one product in bf16"]
+    edit, mark = FAULTS["one product × 1.0001"]
     found = compare(edit, of_both=[IN_A_SHARD_MAP])
     assert found.first is not None
     source = Path(found.first.path).read_text().splitlines()
@@ -153,7 +163,7 @@ def test_a_fault_in_a_shard_map_of_one_device_is_named_by_its_line(compare: Comp
 def test_in_a_shard_map_of_several_devices_the_tensors_name_its_call_and_the_program_the_line(
     plan_of: Planned, sources: Path, tmp_path: Path
 ) -> None:
-    edit, mark = FAULTS["one product in bf16"]
+    edit, mark = FAULTS["one product × 1.0001"]
     folders = tmp_path / "a", tmp_path / "b"
     for folder, edits in zip(folders, ([], [edit]), strict=True):
         plan = plan_of(folder.name, IN_A_SHARD_MAP_OF_MANY, *edits)
@@ -179,7 +189,20 @@ def test_an_edit_without_an_effect_is_not_named(edit: str, compare: Compare) -> 
     ]
     found = compare((old, new), *(calls if "arguments" in edit else []))
     assert found.roots == ()
-    assert found.sentence.endswith("are equal bit for bit")
+    assert found.sentence.endswith("are equal in float64")
+
+
+@pytest.mark.parametrize("edit", all_but_first_long(ROUNDED))
+def test_an_edit_that_only_rounds_has_no_root_and_the_program_names_its_line(
+    edit: str, observe: Observe, compare: Compare
+) -> None:
+    found = compare(ROUNDED[edit])
+    assert found.roots == ()
+    assert found.sentence.startswith("one function in float64; as run, the arms round differently: ")
+    program = compare_program_files(observe("left") / PROGRAM, observe("right", ROUNDED[edit]) / PROGRAM, NAMES)
+    source = (OBSERVED.read_text().replace(*ROUNDED[edit])).splitlines()
+    lines = {row.candidate_line.line for row in program.operations if row.candidate_line}
+    assert any(ROUNDED[edit][1] in source[line - 1] for line in lines), program.sentence
 
 
 def test_other_first_weights_are_named_first_also_if_they_are_replaced(compare: Compare) -> None:
@@ -195,7 +218,7 @@ def test_other_first_weights_are_named_first_also_if_they_are_replaced(compare: 
 def test_first_weights_are_not_named_if_the_judged_runs_shared_them(compare: Compare) -> None:
     together = compare(words=("1",), shared=True, judged_shared=True)
     assert together.roots == ()
-    assert together.sentence.endswith("are equal bit for bit")
+    assert together.sentence.endswith("are equal in float64")
     assert together.replaced_arguments == 9
 
 
@@ -214,7 +237,7 @@ def test_tensors_behind_draws_with_unrelated_keys_are_evaluated_with_the_same_dr
     assert {root.kind for root in found.roots} == {"key"}
     assert found.consequences == 0
     assert "evaluated with the draws of left" in found.sentence
-    assert found.sentence.endswith("all tensors behind the draws are equal bit for bit")
+    assert found.sentence.endswith("all tensors behind the draws are equal in float64")
     assert found.different_results == ()  # the trainers' own programs use their own draws
 
 
@@ -260,7 +283,7 @@ def test_two_versions_of_jax_are_reported_and_their_computations_compared(
     ]
     found = explain_observed((arms[0], arms[1]))
     assert found.tensors is not None
-    assert found.tensors.sentence.endswith("are equal bit for bit")
+    assert found.tensors.sentence.endswith("are equal in float64")
     assert f"left runs JAX {versions[0]}, right JAX 0.8.0" in found.tensors.notes[0]
     assert found.program is not None
     assert (found.program.answer, found.program.versions) == ("same text", versions)

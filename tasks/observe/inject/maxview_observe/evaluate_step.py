@@ -1,9 +1,14 @@
-"""Evaluates a step's jaxpr operation by operation, and writes a line of JSON (a row) for each result of each operation.
+"""Evaluates a step's jaxpr operation by operation in float64, and writes a line of JSON (a row) for each result.
 
 A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` has the origin of each operand:
 `["row", n]` and `["arg", n]` (results and arguments by index), `["lit", text]`, `["const", digest]`, `["part", i,
-origin]` (slice i of a scan's input) or `["parts", [origin, …]]` (a scan's stacked output). `v` is the value of
-`bits.measure`. The last line is `{"results": [origin, …]}`.
+origin]` (slice i of a scan's input) or `["parts", [origin, …]]` (a scan's stacked output). `type` is the program's.
+`v` is the value of `bits.take_fingerprint` for floats, else of `bits.measure`. The first line is
+`{"arguments": [v, …]}`, the last line `{"results": [origin, …]}`.
+
+Every float has a shadow: the result of the same operations if each of them rounds a little differently. Its distance to
+the value says how far rounding alone can move the value, also after a cancellation. Decisions (comparisons, indices,
+explicit rounding) of the shadow are those of the value.
 """
 
 import json
@@ -15,14 +20,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from . import bits, jaxprs
-from .host_operations import on_host
+from . import bits, float64, jaxprs
 from .other_arm import DRAW, Draws
 from .places import place_of_equation
+from .stderr_lines import describe_error
 
 type Origin = list[Any]
-type Operand = tuple[Any, Origin]  # an array, and its origin
+type Operand = tuple[Any, Any, Origin]  # an array, its shadow, and its origin
 _LONG_LOOP = 20_000  # limit of evaluated equations in a scan; a longer scan is evaluated as one operation
+_ROUNDING = frozenset({"round", "floor", "ceil", "sign"})
 _ADDRESS = re.compile(r" at 0x\w+")
 _PLACEMENT = frozenset(
     {"sharding", "mesh", "out_sharding", "out_shardings", "context_mesh", "layout", "unconstrained_dims"}
@@ -57,15 +63,21 @@ class Evaluation:
 
     def __init__(self, write: Callable[[str], Any], draws: Draws):
         self.write, self.draws, self.rows, self.notes = write, draws, 0, list[str]()
+        self._wide: dict[int, dict[str, Any]] = {}  # id of an equation → its parameters in float64
         self._params: dict[int, str] = {}
-        self._held: list[Any] = []  # keeps the equations alive whose ids are keys of _params
+        self._held: list[Any] = []  # keeps the equations alive whose ids are keys
+        self._narrow: set[str] = set()  # operations that JAX cannot do in float64
 
     def run(self, closed: Any, values: Sequence[Any]) -> list[Any]:
-        """Evaluate the step on its arguments `values`; return its results."""
-        operands: list[Operand] = [(to_numpy(value), ["arg", place]) for place, value in enumerate(values)]
-        results = self._jaxpr(closed.jaxpr, closed.consts, operands, Where("", ""))
-        self.write(json.dumps({"results": [origin for _, origin in results]}))
-        return [value for value, _ in results]
+        """Evaluate the step on its arguments `values`; return its results, with float64 in place of other floats."""
+        cpus = jax.devices("cpu") if "cpu" in str(jax.config.jax_platforms or "cpu") else [None]
+        with jax.enable_x64(True), jax.default_device(cpus[0]):
+            wide = [float64.widen(to_numpy(value)) for value in values]
+            self.write(json.dumps({"arguments": [measure(value, value) for value in wide]}))
+            operands: list[Operand] = [(value, value, ["arg", place]) for place, value in enumerate(wide)]
+            results = self._jaxpr(closed.jaxpr, closed.consts, operands, Where("", ""))
+        self.write(json.dumps({"results": [origin for *_, origin in results]}))
+        return [value for value, *_ in results]
 
     def _jaxpr(self, jaxpr: Any, consts: Sequence[Any], operands: list[Operand], where: Where) -> list[Operand]:
         """Evaluate a jaxpr; return its results. Empties `operands`, so that an array is freed after its last use."""
@@ -73,11 +85,13 @@ class Evaluation:
 
         def read(variable: Any) -> Operand:
             if hasattr(variable, "val"):
-                return np.asarray(variable.val, getattr(variable.aval, "dtype", None)), ["lit", str(variable.val)]
+                value = float64.literal(variable)
+                return value, value, ["lit", str(variable.val)]
             return known[variable]
 
-        for variable, value in zip(jaxpr.constvars, consts, strict=True):
-            known[variable] = value, ["const", bits.measure(value)[-1] if hasattr(value, "dtype") else str(value)]
+        for variable, held in zip(jaxpr.constvars, consts, strict=True):
+            value = float64.widen(to_numpy(held))
+            known[variable] = value, value, ["const", bits.measure(value)[-1]]
         known.update(zip(jaxpr.invars, operands, strict=True))
         operands.clear()
         last_use = {
@@ -109,14 +123,43 @@ class Evaluation:
             if length * inside <= _LONG_LOOP:
                 return self._scan(equation, operands, where)
             self.notes.append(f"a loop of {length} × {inside} operations is looked at as one")
-        values = [value for value, _ in operands]
-        results = on_host(name, equation.params, values) or jaxprs.on_one_device(equation, values)
-        if results is None:
-            results = [to_numpy(value) for value in jaxprs.bind(equation, values)]
+        params = self._widen(equation)
+        results = [to_numpy(value) for value in self._run(equation, params, [value for value, *_ in operands])]
         if name == DRAW:
             results = [self.draws.share(where.path, value) for value in results]
-        origins = [origin for _, origin in operands]
-        return [(value, self._row(equation, value, n, where, origins)) for n, value in enumerate(results)]
+        shadows = results
+        if name not in _ROUNDING and any(float64.is_float(one) for one in (*results, *equation.outvars)):
+            if any(shadow is not value for value, shadow, _ in operands):
+                shadows = self._run(equation, params, [shadow for _, shadow, _ in operands])
+            if any(float64.is_float(value) for value, *_ in operands):
+                shadows = [bits.perturb(to_numpy(one), self.rows) if float64.is_float(one) else one for one in shadows]
+        origins = [origin for *_, origin in operands]
+        return [
+            (value, shadow if float64.is_float(value) else value, self._row(equation, value, shadow, n, where, origins))
+            for n, (value, shadow) in enumerate(zip(results, shadows, strict=True))
+        ]
+
+    def _run(self, equation: Any, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
+        """Return the results of one equation in float64; in the program's own types if JAX cannot do it in float64."""
+        name = equation.primitive.name
+        if name not in self._narrow:
+            try:
+                return float64.run_equation(equation, params, values)
+            except Exception as error:
+                self._narrow.add(name)
+                self.notes.append(f"{name} is evaluated as it rounds: {describe_error(error)}")
+        return float64.narrowly(equation, values)
+
+    def _widen(self, equation: Any) -> dict[str, Any]:
+        found = self._wide.get(id(equation))
+        if found is None:
+            self._held.append(equation)
+            try:
+                found = float64.widened_params(equation)
+            except Exception:  # an inner program that cannot be traced in float64
+                found = equation.params
+            self._wide[id(equation)] = found
+        return found
 
     def _scan(self, equation: Any, operands: list[Operand], where: Where) -> list[Operand]:
         params = equation.params
@@ -125,27 +168,28 @@ class Evaluation:
         fixed, carry, rows = operands[:consts], operands[consts : consts + carries], operands[consts + carries :]
         made: list[list[Operand]] = [[]] * length
         for i in reversed(range(length)) if params["reverse"] else range(length):
-            given = [*fixed, *carry, *((row[i], part_of(origin, i)) for row, origin in rows)]
+            given = [*fixed, *carry, *map(slice_of, rows, [i] * len(rows))]
             results = self._jaxpr(body, held, given, where.inside(equation, f"/scan{length}[{i}]"))
             carry, made[i] = results[:carries], results[carries:]
         if not length:
             return [
                 *carry,
-                *((np.zeros(v.aval.shape, v.aval.dtype), ["parts", []]) for v in equation.outvars[carries:]),
+                *(stack_none(variable) for variable in equation.outvars[carries:]),
             ]
         return [*carry, *map(stack, zip(*made, strict=True))]
 
-    def _row(self, equation: Any, value: Any, output: int, where: Where, origins: list[Origin]) -> Origin:
+    def _row(self, equation: Any, value: Any, shadow: Any, output: int, where: Where, origins: list[Origin]) -> Origin:
+        kind = equation.outvars[output].aval.dtype
         row = {
             "path": where.path,
             "op": equation.primitive.name,
             "from": origins,
             "at": where.place_of(equation),
             "stack": where.stack_of(equation),
-            "type": f"{value.dtype}[{','.join(map(str, value.shape))}]",
+            "type": f"{kind}[{','.join(map(str, value.shape))}]",
             "out": output,
             "params": self._brief(equation),
-            "v": bits.measure(value),
+            "v": measure(value, shadow),
         }
         self.write(json.dumps(row))
         self.rows += 1
@@ -155,14 +199,18 @@ class Evaluation:
         """Return the equation's parameters as truncated JSON, without shardings, functions, jaxprs and addresses."""
         found = self._params.get(id(equation))
         if found is None:
-            self._held.append(equation)
             shown = {
                 key: str(value)
-                for key, value in sorted(equation.params.items())
+                for key, value in sorted(self._widen(equation).items())
                 if key not in _PLACEMENT and "jaxpr" not in key and not callable(value)
             }
             found = self._params[id(equation)] = _ADDRESS.sub("", json.dumps(shown))[:400]
         return found
+
+
+def measure(value: Any, shadow: Any) -> list[Any]:
+    """Return the numbers of a row: with a fingerprint for floats, with the digest of the bits for other arrays."""
+    return bits.take_fingerprint(value, shadow) if float64.is_float(value) else bits.measure(value)
 
 
 def to_numpy(value: Any) -> Any:
@@ -170,12 +218,23 @@ def to_numpy(value: Any) -> Any:
     return value if bits.is_key(value) else np.asarray(value)
 
 
+def slice_of(operand: Operand, i: int) -> Operand:
+    """Return slice `i` of a scan's input."""
+    value, shadow, origin = operand
+    part = value[i]
+    return part, part if shadow is value else shadow[i], origin[1][i] if origin[0] == "parts" else ["part", i, origin]
+
+
 def stack(rows: Sequence[Operand]) -> Operand:
     """Return the rows of a scan's output as one array, with their origins."""
-    values = [value for value, _ in rows]
-    return (jax.numpy if bits.is_key(values[0]) else np).stack(values), ["parts", [origin for _, origin in rows]]
+    values, shadows, origins = zip(*rows, strict=True)
+    join = (jax.numpy if bits.is_key(values[0]) else np).stack
+    whole = join(values)
+    is_shadow = any(value is not shadow for value, shadow in zip(values, shadows, strict=True))
+    return whole, join(shadows) if is_shadow else whole, ["parts", list(origins)]
 
 
-def part_of(origin: Origin, i: int) -> Origin:
-    """Return the origin of slice `i` of a scan's input."""
-    return origin[1][i] if origin[0] == "parts" else ["part", i, origin]
+def stack_none(variable: Any) -> Operand:
+    """Return the output of a scan without iterations."""
+    none = np.zeros(variable.aval.shape, float64.widened_type(variable.aval.dtype))
+    return none, none, ["parts", []]

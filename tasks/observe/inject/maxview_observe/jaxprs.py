@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,12 +58,12 @@ def _words(params: dict[str, Any]) -> set[str]:
     return {value for value in values if isinstance(value, str)}
 
 
-def on_one_device(equation: Any, values: list[Any]) -> list[Any] | None:
+def on_one_device(equation: Any, values: Sequence[Any]) -> list[Any] | None:
     """Return the results of a collective in a `shard_map` over one device; None for operations not in _COLLECTIVES."""
     if equation.primitive.name not in _COLLECTIVES:
         return None
     if not values:
-        return [np.zeros(variable.aval.shape, variable.aval.dtype) for variable in equation.outvars]
+        return [np.zeros(variable.aval.shape, variable.aval.dtype) for variable in equation.outvars]  # axis_index
     return [value.reshape(made.aval.shape) for value, made in zip(values, equation.outvars, strict=True)]
 
 
@@ -80,9 +80,9 @@ def scan_sizes(params: dict[str, Any]) -> tuple[int, int]:
     return len(consts), len(carries)
 
 
-def bind(equation: Any, values: list[Any]) -> list[Any]:
-    """Run one equation on concrete values; return its results."""
-    primitive, params = equation.primitive, equation.primitive.get_bind_params(equation.params)
+def bind(primitive: Any, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
+    """Run an equation's primitive on values; return its results."""
+    params = primitive.get_bind_params(params)
     functions, params = params if isinstance(params, tuple) else ((), params)  # JAX 0.9 and older return a pair
     found = primitive.bind(*functions, *values, **params)
     return list(found) if primitive.multiple_results else [found]

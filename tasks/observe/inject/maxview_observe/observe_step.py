@@ -37,6 +37,7 @@ class StepObserver:
         self.settings, self.finder = settings, StepFinder(settings.folder)
         self.calls, self.busy = 0, False
         self.compiled: Any = None
+        self.is_whole = False  # whether this process holds all parts of the arguments
         self.jit = jax.jit
         self.record: dict[str, Any] = {"notes": []}
         self.own: dict[str, str | None] = {}  # replaced argument → digest of the value before
@@ -73,6 +74,11 @@ class StepObserver:
         elif number < self.batches_end:
             with self.guarded("the batch cannot be stored"):
                 self.store_batch(call, number)
+        if number == self.settings.evaluated and self.is_whole:
+            with self.guarded("the step cannot be evaluated operation by operation"):
+                if number:
+                    self.share_arguments(call)
+                self.evaluate(call)
         if number == first:
             with self.guarded("the profile cannot be started"):
                 self.profiling = Profiling(self.settings.folder / "profile")
@@ -86,7 +92,7 @@ class StepObserver:
                 jax.block_until_ready(results)
                 self.profiling.stop()
             self.finish()
-        elif number >= max(last, self.batches_end - 1):
+        elif number >= max(last, self.batches_end - 1, self.settings.evaluated or 0):
             self.finish()
         return results
 
@@ -144,18 +150,23 @@ class StepObserver:
         with self.guarded("the arguments cannot be described"):
             found = describe_all(call.arguments, call.leaves, donated(lowered, len(call.leaves)))
             self.record["arguments"] = [{**one, "own_digest": self.own.get(one["name"])} for one in found]
-        whole = all(map(bits.is_whole, call.leaves))
-        if not whole:
+        self.is_whole = all(map(bits.is_whole, call.leaves))
+        if not self.is_whole:
             self.note(f"the step is sharded over {jax.process_count()} processes: its tensors are not looked at")
-        if whole:
+        else:
             with self.guarded("the arguments cannot be written"):
                 files.write_arrays(folder / files.ARGUMENTS, call.arguments, list(map(bits.to_bits, call.leaves)))
-        if self.settings.tensors and whole:
-            with self.guarded("the step cannot be evaluated operation by operation"):
-                self.evaluate(call)
+
+    def share_arguments(self, call: Call) -> None:
+        """Store the arguments of a later call, or replace them by those that the other arm stored in this call."""
+        if self.settings.start is None:
+            held = list(map(bits.to_bits, call.leaves))
+            files.write_arrays(self.settings.folder / files.EVALUATED, call.arguments, held)
+        else:
+            call.leaves = Replacement(call.arguments, call.leaves, self.settings.start / files.EVALUATED).leaves
 
     def evaluate(self, call: Call) -> None:
-        """Evaluate the step operation by operation; write a row per tensor, and the first arm's draws."""
+        """Evaluate the step in float64 operation by operation; write a row per tensor, and the first arm's draws."""
         began = time.process_time()
         with files.packed_lines(self.settings.folder / files.TENSORS) as write:
             evaluation = Evaluation(write, Draws(self.given_draws(call)))
