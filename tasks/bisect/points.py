@@ -14,9 +14,10 @@ from configs.errors import ConfigError
 from configs.schema import Frozen
 from tasks.bisect.commits import digest_sources, find_dirt, find_inside, find_line
 from tasks.records import BisectedPoint, Commit, RunPlan
-from tasks.resolve.arm_trainers import HERE, ArmOverrides
+from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.git import GitError
 from tasks.resolve.options import BisectOptions
+from tasks.resolve.own_clone import find_own_clone
 from tasks.resolve.plans import Request, check_request, default_cache, resolve
 from tasks.resolve.refs import ResolvedRef, check_repository, is_address, pin_ref, resolve_ref
 
@@ -50,8 +51,7 @@ def choose_span(request: BisectOptions) -> Span:
 def find_span(request: BisectOptions) -> Span:
     """Return a request's commits as a span. Raises ConfigError with the remedy."""
     spec = _check(request)
-    repository = request.repository or spec.repository or str(HERE)
-    repository = check_repository(repository)
+    repository = _find_repository(request, spec)
     if is_address(repository):
         raise ConfigError(
             [f"{repository}: a bisection needs the history: git clone it, and name the folder with --repository"]
@@ -64,6 +64,11 @@ def find_span(request: BisectOptions) -> Span:
              f"commit or stash them, or name the commit: --bad {bad.sha[:9]}"]
         )  # fmt: skip
     return span_between(spec, repository, good, bad, named=bool(request.repository))
+
+
+def _find_repository(request: BisectOptions, spec: Comparison) -> str:
+    named = request.repository or spec.repository
+    return check_repository(named) if named else find_own_clone()
 
 
 def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: ResolvedRef, *, named: bool) -> Span:
@@ -94,7 +99,7 @@ def spans_inside(request: BisectOptions, span: Span, point: int) -> list[Span]:
 def span_of_packages(request: BisectOptions) -> Span:
     """Return a span of package versions, all with the code of the bad end. Raises ConfigError."""
     spec = _check(request)
-    repository = check_repository(request.repository or spec.repository or str(HERE))
+    repository = _find_repository(request, spec)
     held = resolve_ref(repository, request.bad)
     commit = Commit(sha=held.sha, time="", author="", subject="")
     versions = read_versions(request.more.packages)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from configs.comparison import Arm, Comparison
 from configs.errors import ConfigError, Problems, suggest
-from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts, read_tree
 from tasks.resolve.code_digest import digest_trainer, is_read
 from tasks.resolve.git import GitError, list_commits, run_git
+from tasks.resolve.own_clone import HERE, TRAINER, find_own_clone
 from tasks.resolve.python_environments import (
     PROJECT,
     SoftwareError,
@@ -32,11 +32,6 @@ from tasks.resolve.trainers.trainer_source import (
     resolve_maxtext,
 )
 from tasks.resolve.working_tree import describe_version, find_source, list_differences, resolve_version
-
-HERE = CONFIG_ROOT.parent  # the folder of the installed trainer
-# A checkout of maxview must have one file of each tuple. Without `model/__init__.py`, Python would import the installed
-# `model`. `model.train` is a module in old commits and a package in new ones.
-TRAINER = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py"), ("configs/base.yml",))
 
 
 class ArmOverrides(Frozen):
@@ -70,13 +65,17 @@ def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path)
         problems.raise_any()
     refs: dict[str, ResolvedRef] = {}
     repositories: dict[str, str | None] = {}
+    own = ""
     for arm in arms:
         repositories[arm.name] = named = options.repository or arm.repository or comparison.repository
-        if arm.ref is not None:
-            where = problems.attempt(partial(check_repository, named or str(HERE)))
-            ref = where and problems.attempt(partial(resolve_version, where, arm.ref, cache))
-            if where and ref:
-                repositories[arm.name], refs[arm.name] = where if named else None, ref
+        if arm.ref is None:
+            continue
+        if not named:
+            own = own or find_own_clone()
+        where = problems.attempt(partial(check_repository, named)) if named else own
+        ref = where and problems.attempt(partial(resolve_version, where, arm.ref, cache))
+        if where and ref:
+            repositories[arm.name], refs[arm.name] = None if where == str(HERE) else where, ref
     if comparison.has_refs and len(refs) == len(arms):
         problems.lines += _check_control(arms, [refs[arm.name] for arm in arms], aa=options.aa)
     problems.raise_any()

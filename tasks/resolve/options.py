@@ -101,7 +101,9 @@ Baseline = Annotated[
     ),
 ]
 Repository = Annotated[
-    str, QUIET, doc("A clone's folder or an address that has both; maxview's own checkout by default.")
+    str,
+    QUIET,
+    doc("A clone's folder or an address that has both; by default the clone of maxview that you are in, else its own."),
 ]
 Software = Annotated[
     tuple[str, ...],

@@ -21,8 +21,9 @@ from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import Verdict
 from tasks.resolve.arm_config import find_unfit
-from tasks.resolve.arm_trainers import HERE, ArmOverrides, are_equal
+from tasks.resolve.arm_trainers import ArmOverrides, are_equal
 from tasks.resolve.options import NightOptions
+from tasks.resolve.own_clone import find_own_clone
 from tasks.resolve.plans import hash_identity
 from tasks.resolve.refs import WORKING_TREE, ResolvedRef, check_repository, pin_ref, resolve_ref
 from tasks.store import Store, StoreError
@@ -251,8 +252,8 @@ def _commit_for(arm: Arm) -> str:
 
 
 def _look_up(spec: Comparison, item: NightlyComparison, arm: Arm, name: str) -> ResolvedRef:
-    where = item.repository or arm.repository or spec.repository or str(HERE)
-    return resolve_ref(check_repository(where), name)
+    where = item.repository or arm.repository or spec.repository
+    return resolve_ref(check_repository(where) if where else find_own_clone(), name)
 
 
 def finish_night(
