@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from configs.model_checks import Pipeline
-from model.decoder.pipeline import schedule_events
 from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.scrape.read_log import scrape
 
@@ -12,6 +11,8 @@ STEP = "completed step: {}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/devi
 
 
 def test_a_schedule_is_read_and_drawn(tmp_path: Path) -> None:
+    from model.decoder.pipeline import schedule_events  # loads JAX, which no other test of the folder needs
+
     events = list(schedule_events(SHAPE))
     log = tmp_path / "log.txt"
     lines = ["System Information: Jax Version: 0.9.2", "stage: 2", *events, *(STEP.format(i) for i in range(3))]
