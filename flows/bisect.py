@@ -22,6 +22,7 @@ from tasks.bisect.ledger import ledger_key, read_entry, search_ledger, weigh_com
 from tasks.bisect.points import Span, corner_span, list_cases, plan_point, span_after_corners, spans_inside
 from tasks.bisect.run_judge import RunJudge
 from tasks.bisect.terms import Finish, Limits, Line, Train
+from tasks.bisect.turns_judge import TurnsJudge
 from tasks.causes.assemble_case import complete_case
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.noise import Past
@@ -43,6 +44,7 @@ from tasks.steps import (
     find_span_step,
     probe_step,
     publish_bisection_step,
+    time_beside_good_step,
 )
 from tasks.store import Store, open_store
 
@@ -131,7 +133,8 @@ class Search:
             most_runs=self.request.more.max_runs,
         )  # fmt: skip
         progress = SearchProgress(self.case)
-        self.recall_ends(limits.max_end_runs)
+        if self.metric is None or not self.metric.is_of_program:
+            self.recall_ends(limits.max_end_runs)
         if self.metric is None:
             chosen = self.compare_ends(limits)
             if isinstance(chosen, Finish):
@@ -193,10 +196,18 @@ class Search:
         """Train a point once more, or reuse a stored run. Adds to `failures` if its trainer cannot be prepared."""
         number = len(self.runs.get(point, ()))
         try:
-            plan = self.plan(point, repeats=number + 1)[number]
+            of_program = self.metric is not None and self.metric.is_of_program
+            plan = self.plan(point, repeats=1)[0] if of_program else self.plan(point, repeats=number + 1)[number]
         except ValueError as error:
             get_run_logger().warning("%s is skipped: %s", self.span.points[point].name, error)
             self.failures[point] = _shorten(error)
+            return
+        if self.metric is not None and self.metric.is_of_program:
+            with slice_of(plan.target):
+                record = time_beside_good_step(
+                    self.good_plan, plan, self.store, among=len(self.span.points), number=number
+                )
+            self.runs.setdefault(point, []).append(record)
             return
         EVENTS.put(Planned([plan]))
         finished = self.read_finished(plan)
@@ -219,7 +230,8 @@ class Search:
     @property
     def judge(self) -> RunJudge:
         """The judge of the runs so far, which judges the step time until the metric is known."""
-        return RunJudge(
+        judge = TurnsJudge if self.metric is not None and self.metric.is_of_program else RunJudge
+        return judge(
             self.metric or TIME, self.template, self.runs, failures=self.failures, past=self.past,
             complete=self.complete,
         )  # fmt: skip

@@ -27,10 +27,12 @@ from prefect.runtime import flow_run
 
 from configs.comparison import Target
 from tasks.bisect.culprit_program import compare_culprit_program
+from tasks.bisect.ledger import FOLDER as LEDGER_FOLDER
 from tasks.bisect.ledger import make_entry
 from tasks.bisect.points import choose_span
 from tasks.bisect.search import next_action
 from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
+from tasks.bisect.turns_judge import time_beside_good
 from tasks.causes.assemble_case import compare_checkpoints, compare_programs
 from tasks.causes.programs import compare_program_files
 from tasks.causes.subjects import explain_comparison
@@ -311,7 +313,7 @@ def experiments_step(
     """
     case, names = plans[0], (plans[0].arm, plans[1].arm)
     folder = Path(store.comparison(case.comparison, case.case, experiments_id(plans)).path) / FOLDER
-    observations = record_arms(plans, folder)
+    observations = record_arms(plans, (folder / SIDES[0], folder / SIDES[1]))
     if problem := name_problem(observations, names):
         raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
     paths = [folder / side / PROGRAM for side in SIDES]
@@ -493,6 +495,12 @@ def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
     entry = make_entry(plan, target, store, key)
     get_run_logger().info("%s: %s", plan.ref, entry.error or f"program {(entry.program or 'not known')[:12]}")
     return entry
+
+
+@task(name="turns", task_run_name="{plan.ref} in turns with {good.ref}", cache_policy=NO_CACHE)
+def time_beside_good_step(good: RunPlan, plan: RunPlan, store: Store, *, among: int, number: int) -> RunRecord:
+    """Measure a commit's program in turns with good's; return its record, which has no steps."""
+    return time_beside_good(good, plan, store.path / LEDGER_FOLDER / "turns", among=among, number=number)
 
 
 @task(name="choose", task_run_name="choose what to run", cache_policy=NO_CACHE)

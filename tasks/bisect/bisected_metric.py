@@ -8,13 +8,14 @@ from tasks.diff.repeat_rule import undecided_rows
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END, LOSS
 from tasks.metrics.table import METRICS
-from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
+from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records import ComparisonRecord
 
 PROGRAM = "program"
 TIMES = (STEP_TIME.name, CPU_TIME.name)  # ids of the rows with times
 WORDS = {  # short name for `--metric` → id of a row, or PROGRAM
     "loss": LOSS.name, "died": END.name, "memory": MEMORY.name, "checkpoint": CHECKPOINTS.name, PROGRAM: PROGRAM,
+    "time": PROGRAM_TIME.name,
 }  # fmt: skip
 BISECTED_TITLES = {
     metric.name: metric.title for metric in METRICS if metric.bisected
@@ -30,6 +31,11 @@ class BisectedMetric(Frozen):
 
     name: str
     title: str
+
+    @property
+    def is_of_program(self) -> bool:
+        """Whether the metric is the step time of the program, for which nothing is trained."""
+        return self.name == PROGRAM_TIME.name
 
     @property
     def is_time(self) -> bool:

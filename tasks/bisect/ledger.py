@@ -18,6 +18,7 @@ from tasks.bisect.terms import Finish, Line
 from tasks.launch.local.process_group import build_environment, confine_words
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END
+from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.preflight.program_work import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
@@ -135,7 +136,7 @@ def _move(word: str, plan: RunPlan, folder: Path) -> str:
 
 def _weigh_unchanged(metric: str) -> tuple[float, str]:
     """Return (prior weight of a commit with an unchanged program, the reason if the weight is 0)."""
-    if metric in (MEMORY.name, PROGRAM):
+    if metric in (MEMORY.name, PROGRAM, PROGRAM_TIME.name):
         return 0.0, "its program is that of the commit before it"
     if metric in TIMES:
         return TIME_PRIOR, ""

@@ -56,7 +56,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     """Return the comparison of two arms that were not trained. Its headline says what was not tried."""
     plan = found.plans[0]
     rules = plan.rules or load_verdict_rules(plan.comparison, plan.target)
-    runs = [_run_of(*one) for one in zip(found.plans, found.observations, found.logs, strict=True)]
+    runs = [run_of(*one) for one in zip(found.plans, found.observations, found.logs, strict=True)]
     left, right = (ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in runs)
     arms = (left, right)
     every = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=plan.aa, parities=())
@@ -125,7 +125,7 @@ def _floors(program: ProgramExplanation | None, function: FunctionComparison | N
         yield floor_of_function(function)
 
 
-def _run_of(plan: RunPlan, observation: Observation, log: str) -> RunRecord:
+def run_of(plan: RunPlan, observation: Observation, log: str) -> RunRecord:
     """Return the record of a run that was not trained, with the software of its recorded step."""
     software = observation.software
     environment = Environment(

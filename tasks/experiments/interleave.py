@@ -15,13 +15,13 @@ from tasks.diff.decide_noisy import chance_of
 from tasks.diff.program_time_rows import STATED, tolerance_of_program
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.launch.local.process_group import build_environment
-from tasks.observe.recorder import read_observation
 from tasks.records import Observation, ProgramTimes, RunPlan, TimeRatio
 from tasks.store.json_records import dump_json, load_json, read_document
 
 START = Path(__file__).parent / "inside" / "start.py"
 SETTINGS, RESULT, OUTPUT = "turns-settings.json", "turns.json", "turns.log"
 LIMIT_S = 60.0
+WIDEST = 50.0  # logarithm of the largest ratio; prevents an overflow
 COMPILE_S = 900.0  # allowed beyond the limit, for compiling
 # variables that belong to a run and change no program
 OWN_VARIABLES = frozenset({"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "JAX_DUMP_IR_TO", "PWD"})
@@ -55,22 +55,30 @@ def say_cost(limits: TurnLimits) -> str:
     )
 
 
-def interleave(plans: Both[RunPlan], names: Both[str], folder: Path, limits: TurnLimits) -> ProgramTimes:
+def interleave(
+    plans: Both[RunPlan],
+    names: Both[str],
+    folder: Path,
+    limits: TurnLimits,
+    *,
+    recordings: Both[Path] | None = None,
+) -> ProgramTimes:
     """Return the difference of the programs' step times; with a `problem` if they cannot be measured.
 
-    plans: of both arms, on this machine. The recordings and the result stay below `folder`; a decided result of the
-    same recordings and limits is reused.
+    plans: of both arms, on this machine. The result stays in `folder`; a result of the same recordings and limits is
+    reused. recordings: folders of the recorded steps; None: below `folder`.
     """
+    recordings = recordings or (folder / SIDES[0], folder / SIDES[1])
     elsewhere = next((plan for plan in plans if plan.backend != "local"), None)
     if elsewhere is not None:
         where = f"{elsewhere.arm} runs on {elsewhere.target}, and not on this machine"
         return ProgramTimes(problem=f"{where}: runs are judged")
-    observations = record_arms(plans, folder)
+    observations = record_arms(plans, recordings)
     if problem := name_problem(observations, names):
         return ProgramTimes(problem=problem)
     if problem := _name_obstacle(observations, names):
         return ProgramTimes(problem=problem)
-    return run_turns(plans, observations, names, folder, limits)
+    return run_turns(plans, observations, names, folder, limits, recordings)
 
 
 def _name_obstacle(observations: Both[Observation], names: Both[str]) -> str:
@@ -82,9 +90,14 @@ def _name_obstacle(observations: Both[Observation], names: Both[str]) -> str:
 
 
 def run_turns(
-    plans: Both[RunPlan], observations: Both[Observation], names: Both[str], folder: Path, limits: TurnLimits
+    plans: Both[RunPlan],
+    observations: Both[Observation],
+    names: Both[str],
+    folder: Path,
+    limits: TurnLimits,
+    recordings: Both[Path],
 ) -> ProgramTimes:
-    """Run the recorded steps below `folder` in turns; return their times, or the problem."""
+    """Run the recorded steps in turns; return their times, or the problem."""
     environments = [turn_environment(plan) for plan in plans]
     pythons = [find_python(plan) for plan in plans]
     versions = [one.software.get("jax") for one in observations]
@@ -93,8 +106,8 @@ def run_turns(
         why = "a TPU belongs to one process, and the arms have other software or environments"
         return ProgramTimes(problem=f"{why}: runs are judged")
     settings: dict[str, Any] = {
-        "baseline": str(folder / SIDES[0]),
-        "candidate": str(folder / SIDES[1]),
+        "baseline": str(recordings[0]),
+        "candidate": str(recordings[1]),
         "names": list(names),
         "chance": limits.chance,
         "tolerance": limits.tolerance,
@@ -170,11 +183,5 @@ def read_result(found: Mapping[str, Any], limits: TurnLimits, *, processes: int)
 
 
 def _ratio(interval: tuple[float, float, float]) -> TimeRatio:
-    effect, low, high = map(expm1, interval)
+    effect, low, high = (expm1(min(end, WIDEST)) for end in interval)  # a few draws may have any interval
     return TimeRatio(effect=effect, low=low, high=high)
-
-
-def read_recorded(folder: Path, names: Both[str]) -> Both[Observation]:
-    """Return the observations below a folder of recordings."""
-    left, right = (read_observation(folder / side, name) for side, name in zip(SIDES, names, strict=True))
-    return left, right

@@ -16,10 +16,10 @@ IDENTITY = "plan-identity.txt"  # of the recorded plan
 type Both[T] = tuple[T, T]
 
 
-def record_arms(plans: Both[RunPlan], folder: Path) -> Both[Observation]:
-    """Return the observations of both steps below `folder`; start only the arms whose step is not recorded there."""
+def record_arms(plans: Both[RunPlan], folders: Both[Path]) -> Both[Observation]:
+    """Return the observations of both steps; start only the arms whose step is not recorded in its folder."""
     with ThreadPoolExecutor(len(plans)) as pool:
-        left, right = pool.map(lambda plan, side: record_arm(plan, folder / side), plans, SIDES)
+        left, right = pool.map(record_arm, plans, folders)
     return left, right
 
 

@@ -45,7 +45,7 @@ def compare_functions(plans: Both[RunPlan], names: Both[str], folder: Path) -> F
 
 def measure(plans: Both[RunPlan], names: Both[str], folder: Path, result: Path, identity: str) -> None:
     """Record both steps and run the experiment; write its JSON object. Raises ValueError with a sentence."""
-    observations = record_arms(plans, folder)
+    observations = record_arms(plans, (folder / SIDES[0], folder / SIDES[1]))
     if problem := name_problem(observations, names):
         raise ValueError(problem)
     needed, free = estimate_bytes(observations), psutil.virtual_memory().available

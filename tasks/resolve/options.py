@@ -276,8 +276,8 @@ class BisectOptions(Frozen):
         str,
         QUIET,
         doc(
-            'A row\'s title such as "Step time, steady", or loss, died, memory, program, checkpoint; the worst row by '
-            "default."
+            'A row\'s title such as "Step time, steady", or loss, died, memory, program, checkpoint; time: the '
+            "programs in turns, without training. The worst row by default."
         ),
     ] = ""
     more: Annotated[BisectMore, GROUP, doc("Options that are rarely needed")] = BisectMore()

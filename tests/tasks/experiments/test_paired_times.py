@@ -44,9 +44,9 @@ def test_a_ratio_is_that_of_neighbouring_turns() -> None:
 
 
 def test_looks_are_rare_and_grow() -> None:
-    assert looks(5) == []
+    assert looks(7) == []
     found = looks(100)
-    assert found[0] == 6
+    assert found[0] == 8
     assert all(later > earlier for earlier, later in pairwise(found))
     assert len(found) < 12
 
