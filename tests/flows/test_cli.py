@@ -54,6 +54,8 @@ def refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
         (["compare", "linen-vs-nnx", "--repeats", "0"], "--repeats must be 1 to 100, got 0"),
         (["compare", "linen-vs-nnx", "--repeats", "three"], "--repeats"),
         (["compare", "linen-vs-nnx", "--budget", "10m"], "--budget limits --until-decided: give both"),
+        (["compare", "linen-vs-nnx", "--interleave", "soon"], "type for example 90s, 10m or 2h, or off"),
+        (["compare", "linen-vs-nnx", "--only", "time,speed"], "--only: 'speed' is no experiment: function, time"),
         (["compare", "linen-vs-nnx", "--until-decided", "--budget", "soon"], "type for example 90s, 10m or 2h"),
         (["compare", "linen-vs-nnx", "--until-decided", "--max-repeats", "0"], "--max-repeats must be 1 to 100, got 0"),
         (["nightly", "--comparison", "a b/c"], "unknown comparison 'a b/c'; a name begins with a letter or digit"),
