@@ -83,7 +83,8 @@ def create_argv(plan: RunPlan, settings: Xpk, name: str, command: str) -> list[s
         f"--priority={settings.priority}",
         f"--termination-grace-period-seconds={settings.grace_s}",
         "--max-restarts=0",
-        f"--command={command}",
+        # Kubernetes replaces $$ by $, and $(NAME) by a variable of the pod
+        f"--command={command.replace('$', '$$')}",
     ]
 
 

@@ -55,9 +55,12 @@ class Node(Cluster):
         kind = {"pods": "Pod", "nodes": "Node", "workloads": "Workload"}[plural]
         item |= {"apiVersion": f"{group}/{VERSIONS[group]}" if group else "v1", "kind": kind}
         while True:
-            with contextlib.suppress(httpx.HTTPError):
+            try:
                 made = self.request("POST", self.path_of(group, plural, namespace), json=item)
                 break
+            except httpx.HTTPError as error:
+                response = getattr(error, "response", None)
+                assert response is None or response.status_code != httpx.codes.UNPROCESSABLE_ENTITY, response.text
         name = item["metadata"]["name"]
         if made["kind"] == "Status":  # an earlier job's node
             made = self.request("GET", self.path_of(group, plural, namespace, name))

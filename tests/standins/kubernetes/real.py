@@ -1,6 +1,6 @@
 """Starts a real etcd and kube-apiserver on loopback, with the kinds, accounts and roles that launching needs.
 
-The caller provides the binaries. The definitions of JobSet and Kueue are minimal.
+The caller provides the binaries. The definitions of JobSet and Kueue are minimal, or those in the folder $MAXVIEW_CRDS.
 """
 
 import json
@@ -14,16 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 from access import ADMIN, documented_objects
+from server import queue_objects
 
 type Object = dict[str, Any]
 
 HERE = Path(__file__).parent
 START_S = 120.0
-PRIORITIES = {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}  # as xpk makes them
+KUEUE_KINDS = {
+    "Workload": "Namespaced", "LocalQueue": "Namespaced", "ClusterQueue": "Cluster", "ResourceFlavor": "Cluster"
+}  # fmt: skip
+KIND_OF = {f"{kind.lower()}s": kind for kind in KUEUE_KINDS}
 
 
-def definition(group: str, kind: str, plural: str, versions: list[str]) -> Object:
+def definition(group: str, kind: str, plural: str, versions: list[str], scope: str = "Namespaced") -> Object:
     """A custom resource: a spec and a status without a schema."""
     anything: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}}
@@ -33,7 +38,7 @@ def definition(group: str, kind: str, plural: str, versions: list[str]) -> Objec
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "group": group,
-            "scope": "Namespaced",
+            "scope": scope,
             "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
             "versions": [
                 {"name": name, "served": True, "storage": not n, "schema": schema, "subresources": {"status": {}}}
@@ -163,15 +168,25 @@ class RealServer:
     def _fill(self) -> None:
         kinds = [
             definition("jobset.x-k8s.io", "JobSet", "jobsets", ["v1alpha2"]),
-            definition("kueue.x-k8s.io", "Workload", "workloads", ["v1beta2", "v1beta1"]),
+            *(
+                definition("kueue.x-k8s.io", kind, f"{kind.lower()}s", ["v1beta2", "v1beta1"], scope)
+                for kind, scope in KUEUE_KINDS.items()
+            ),
         ]
+        if "MAXVIEW_CRDS" in os.environ:
+            kinds = [yaml.safe_load(path.read_text()) for path in sorted(Path(os.environ["MAXVIEW_CRDS"]).iterdir())]
         for item in kinds:
             self._create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", item)
-        for name, value in PRIORITIES.items():
-            self._create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value})
-        for path in ("jobset.x-k8s.io/v1alpha2/jobsets", "kueue.x-k8s.io/v1beta1/workloads"):
+        kueue = [f"kueue.x-k8s.io/v1beta1/{kind.lower()}s" for kind in KUEUE_KINDS]
+        for path in ("jobset.x-k8s.io/v1alpha2/jobsets", *kueue):
             while not self.request("GET", f"/apis/{path}").is_success:
                 time.sleep(0.1)
+        for group, version, plural, item in queue_objects():
+            place = "/namespaces/default" if plural == "localqueues" else ""
+            kind = (
+                {} if group.startswith("scheduling") else {"kind": KIND_OF[plural], "apiVersion": f"{group}/{version}"}
+            )
+            self._create(f"/apis/{group}/{version}{place}/{plural}", item | kind)
 
 
 def run(folder: Path, name: str, argv: list[str]) -> "subprocess.Popen[bytes]":

@@ -284,7 +284,7 @@ class Cluster:
         template = spec["template"]["spec"]["template"]
         container = template["spec"]["containers"][0]
         owner = {"apiVersion": jobset["apiVersion"], "kind": "JobSet", "name": name, "uid": jobset["metadata"]["uid"]}
-        pods_spec = {"containers": [{"resources": container.get("resources", {})}]}
+        pods_spec = {"containers": [{"name": container["name"], "resources": container.get("resources", {})}]}
         workload = self.create(
             "kueue.x-k8s.io", "v1beta2", "workloads", namespace,
             {
@@ -304,7 +304,10 @@ class Cluster:
             return
         workload["status"] = {
             "conditions": [condition("Admitted", "Admitted", "The workload is admitted")],
-            "admission": {"podSetAssignments": [{"name": spec["name"], "count": slices * workers}]},
+            "admission": {
+                "clusterQueue": "cluster-queue",
+                "podSetAssignments": [{"name": spec["name"], "count": slices * workers}],
+            },
         }
         places = [(index, worker) for index in range(slices) for worker in range(workers)][: self.most_pods]
         pull = self.take_fault(jobset, "pull_error") is not None

@@ -45,6 +45,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.by_hand)
 
 
+# a text that shells and Kubernetes would change: the latter replaces $$ by $, and $(NAME) by the variable of a pod
+HOSTILE = {"NAME": "x", "GREETING": 'it\'s "me" & $HOME, $$ and $(NAME)\nsecond line'}
+
+
 class StandIn:
     """A running API server, and its faults."""
 
@@ -295,7 +299,7 @@ def make_plan(directory: RunDirectory, backend: str) -> Callable[..., RunPlan]:
         return RunPlan.model_validate({
             "comparison": "c", "case": "03_dropout", "arm": "linen", "repeat": 0, "trainer": "maxview",
             "target": "v6e-32", "backend": backend, "config": {"steps": 3}, "origins": {}, "commit": None,
-            "dirty": False, "versions": {}, "environment": {"GREETING": "it's \"me\" & $HOME\nsecond line"},
+            "dirty": False, "versions": {}, "environment": HOSTILE,
             "argv": ("python", "-c", code, str(directory.path)), "time_limit_s": time_limit_s,
             "run_name": directory.run_name, "directory": str(directory.path), "identity": identity,
             "launch": settings_model(backend).model_validate(place | devices | settings),
