@@ -122,11 +122,19 @@ def adopt_run(record: RunRecord, plan: RunPlan) -> RunRecord:
     if not plan.tree or before is None:
         return record
     names = ("ref", "version", "commit", "commits", "repository", "checkout", "argv", "start_folder")
+
+    def rename(commit: str | None) -> str | None:
+        return plan.commit if commit == before.commit else commit  # a run that reported another commit stays noticed
+
+    trainer = record.program.get("trainer") or {}
+    reported = {"trainer": trainer | {"commit": rename(trainer.get("commit"))}} if trainer else {}
+    commit = rename(record.commit)
     changes = {
         "plan": before.model_copy(update={name: getattr(plan, name) for name in names}),
-        "label": _label_run(plan, plan.commit),
-        "commit": plan.commit,
-        "reading": record.reading.model_copy(update={"branch": plan.ref}),
+        "label": _label_run(plan, commit),
+        "commit": commit,
+        "reading": record.reading.model_copy(update={"branch": plan.ref, "commit": rename(record.reading.commit)}),
+        "program": record.program | reported,
     }
     return record.model_copy(update=changes)
 

@@ -30,7 +30,8 @@ def headline_of(explanation: Explanation) -> str:
 
 
 def _sections(one: Explanation) -> Iterator[Section]:
-    commits = {(line.file, line.line): line.commit for line in one.lines if line.commit}
+    # the candidate's lines are listed first: of two commits at one line, its own has written what differs
+    commits = {(line.file, line.line): line.commit for line in reversed(one.lines) if line.commit}
     if one.tensors is not None:
         found, first = one.tensors, one.tensors.first
         sentence = _with_commit(found.sentence, (first,), commits)

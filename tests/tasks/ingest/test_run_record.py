@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from tasks.ingest.run_record import (
+    adopt_run,
     build_record,
     find_end,
     read_metrics,
@@ -19,7 +20,7 @@ from tasks.ingest.run_record import (
     with_full_disk,
     with_place,
 )
-from tasks.records import CheckpointProof, LogError, RunReading
+from tasks.records import CheckpointProof, CodeVersion, LogError, RunPlan, RunReading
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, Store
@@ -338,3 +339,27 @@ def test_a_log_that_the_run_destroyed_is_its_cause_of_death(
         assert why in reading.error.message
     kept = directory.log.with_name("log.1.txt")
     assert (kept.read_bytes() if kept.exists() else None) == left
+
+
+# ---------------------------------------------------------------- under which name it is reused
+
+
+def test_a_reused_run_has_the_names_of_the_present_request(
+    make_plan: Callable[..., RunPlan], directory: RunDirectory, reading_of: Callable[..., RunReading]
+) -> None:
+    """The same files, first compared as a working tree, then as a commit."""
+    edit, committed = "1" * 40, "2" * 40
+    version = CodeVersion(name="feature", sha=committed, subject="the edit")
+    before = make_plan("", tree="t", commit=edit, ref="feature + 1 changed file", arm="branch")
+    plan = before.model_copy(update={"commit": committed, "ref": "feature", "version": version})
+    record = build_record(before, directory, reading_of(0), ()).model_copy(
+        update={"program": {"trainer": {"commit": edit, "source": "s"}}}
+    )
+    reused = adopt_run(record, plan)
+    assert reused.plan is not None
+    assert (reused.label, reused.commit, reused.plan.version) == ("feature · 222222222", committed, version)
+    assert reused.program == {"trainer": {"commit": committed, "source": "s"}}
+    other = record.model_copy(update={"commit": "3" * 40, "program": {"trainer": {"commit": "3" * 40}}})
+    assert adopt_run(other, plan).program == other.program  # it ran another trainer than was planned
+    assert adopt_run(other, plan).commit == "3" * 40
+    assert adopt_run(record, plan.model_copy(update={"tree": ""})) is record
