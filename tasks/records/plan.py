@@ -27,6 +27,7 @@ class CodeVersion(Frozen):
     found_as: str = ""  # origin/NAME, if git knows no NAME
     head: str = ""  # SHA of a working tree's HEAD; empty: this is a commit
     changed: tuple[str, ...] = ()  # files of a working tree with uncommitted changes
+    left_out: int = 0  # of a commit that is HEAD: files of the working tree with uncommitted changes
     diff: str = ""  # of these files, as git prints it; its end may be left out
     ahead: int | None = None  # commits that the other arm lacks; None: unknown, e.g. at a remote address
     different: tuple[str, ...] | None = None  # files that differ from the other arm's; None: unknown

@@ -102,7 +102,7 @@ def _add_versions(
             continue
         with suppress(GitError):  # the clone has just been removed
             sources[name] = find_source(where, ref.sha, cache)
-            found[name] = found[name].model_copy(update={"version": describe_version(ref, sources[name])})
+            found[name] = found[name].model_copy(update={"version": describe_version(ref, where, sources[name])})
     if len(sources) < len(found) or len({trainer.repository for trainer in found.values()}) > 1:
         return found
     # the repository that is kept for a commit of the working tree also has the clone's commits

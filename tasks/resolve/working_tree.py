@@ -49,8 +49,8 @@ def find_source(repository: str, sha: str, cache: Path) -> str:
     return repository
 
 
-def describe_version(ref: ResolvedRef, source: str) -> CodeVersion:
-    """Return the version of a ref, for display, without its distance from another. source: of `find_source`, a folder.
+def describe_version(ref: ResolvedRef, clone: str, source: str) -> CodeVersion:
+    """Return the version of a ref, for display, without its distance from another. source: of `find_source`.
 
     Raises GitError.
     """
@@ -62,6 +62,10 @@ def describe_version(ref: ResolvedRef, source: str) -> CodeVersion:
         diff = _readable(run_git(words, folder=folder))
     if len(diff) > MAX_DIFF_LENGTH:
         diff = f"{diff[:MAX_DIFF_LENGTH]}\n… and {len(diff) - MAX_DIFF_LENGTH:,} more characters"
+    left_out = 0
+    if ref.sha == _read_ref(Path(clone), "HEAD"):
+        with suppress(GitError):  # a bare clone has no working tree
+            left_out = len(_status(Path(clone)).splitlines())
     return CodeVersion(
         name=ref.name,
         sha=ref.sha,
@@ -69,6 +73,7 @@ def describe_version(ref: ResolvedRef, source: str) -> CodeVersion:
         found_as=ref.found_as,
         head=ref.head,
         changed=ref.changed,
+        left_out=left_out,
         diff=diff,
     )
 
@@ -91,7 +96,7 @@ def _resolve_working_tree(repository: str, cache: Path) -> ResolvedRef:
     head = resolve_ref(repository, "HEAD")
     branch = run_git(["rev-parse", "--abbrev-ref", "HEAD"], folder=clone)  # HEAD, if it is detached
     head = head.model_copy(update={"name": branch})
-    if not run_git(["status", "--porcelain", "--untracked-files=normal"], folder=clone):
+    if not _status(clone):
         return head
     _check_size(clone)
     kept = _make_kept(clone, cache)
@@ -99,6 +104,10 @@ def _resolve_working_tree(repository: str, cache: Path) -> ResolvedRef:
     if not changed:  # for example a changed time, or a file that git's filters make equal
         return head
     return ResolvedRef(name=name_tree(branch, len(changed)), sha=sha, head=head.sha, changed=changed)
+
+
+def _status(clone: Path) -> str:
+    return run_git(["status", "--porcelain", "--untracked-files=all"], folder=clone)
 
 
 def name_tree(branch: str, changed: int) -> str:

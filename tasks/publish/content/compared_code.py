@@ -30,7 +30,11 @@ def _describe(arms: Sequence[str], code: Mapping[str, CodeVersion]) -> Iterator[
     for version in versions:
         name = version.name.partition(" + ")[0]
         yield f"{visible(name):{width}}  {visible(_cut(version.subject))}"
+    edited = any(version.changed for version in versions)
     for version in versions:
+        if version.left_out and not edited:
+            files = counted(version.left_out, "changed file")
+            yield f"{visible(version.name)} is the commit, without {files} of the working tree"
         if version.found_as:
             yield f"{visible(version.name)} is {visible(version.found_as)} at {version.sha[:9]}"
         if version.changed:

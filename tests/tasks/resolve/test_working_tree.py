@@ -93,7 +93,9 @@ def test_the_tree_as_it_is_runs(clone: Path, plan: Plans, git: Git) -> None:
     assert not (folder / "model" / "run.log").exists()
     assert os.access(folder / "model" / "__init__.py", os.X_OK)
     assert os.readlink(folder / "link") == "model"
-    assert plan(branch="HEAD")["branch"].commit == git("rev-parse", "HEAD")
+    head = plan(branch="HEAD")["branch"].version
+    assert head is not None
+    assert (head.sha, head.left_out) == (git("rev-parse", "HEAD"), 4)
 
 
 def test_a_deleted_file_is_missing(clone: Path, plan: Plans) -> None:
@@ -114,7 +116,7 @@ def test_the_clone_is_only_read(clone: Path, cache: Path, git: Git) -> None:
     edit(clone)
     before = files_of(clone), git("for-each-ref"), git("stash", "list")
     ref = resolve_version(str(clone), ".", cache)
-    describe_version(ref, find_source(str(clone), ref.sha, cache))
+    describe_version(ref, str(clone), find_source(str(clone), ref.sha, cache))
     assert (files_of(clone), git("for-each-ref"), git("stash", "list")) == before
     with pytest.raises(subprocess.CalledProcessError):
         git("cat-file", "-e", ref.sha)

@@ -52,6 +52,13 @@ def test_a_branch_of_the_remote_only_is_named(record_002: ComparisonRecord) -> N
     assert describe(record_002, None, remote)[0] == "feat/x 444444444"
 
 
+def test_changes_that_are_not_compared_are_mentioned(record_002: ComparisonRecord) -> None:
+    head = EDITED.model_copy(update={"name": "HEAD", "head": "", "changed": (), "left_out": 2})
+    assert describe(record_002, MAIN, head)[-1] == "HEAD is the commit, without 2 changed files of the working tree"
+    base = MAIN.model_copy(update={"left_out": 2})  # on main with edits, which the other arm has
+    assert len(describe(record_002, base, EDITED)) == 4
+
+
 def test_a_long_subject_is_cut(record_002: ComparisonRecord) -> None:
     left = MAIN.model_copy(update={"subject": "x" * 71})
     assert describe(record_002, left, EDITED)[1] == f"main     {'x' * 67}…"
