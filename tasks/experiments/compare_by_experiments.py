@@ -12,7 +12,7 @@ from tasks.diff.comparability import find_findings
 from tasks.diff.compare_runs import conclude
 from tasks.diff.decide import ONE_PROGRAM
 from tasks.diff.decide_by_function import rounding_row
-from tasks.diff.floors import floor_of_function
+from tasks.diff.floors import floor_of_function, has_same_program
 from tasks.diff.metric_rows import make_row
 from tasks.diff.program_time_rows import program_time_row
 from tasks.experiments.recordings import Both
@@ -62,7 +62,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     every = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=plan.aa, parities=())
     findings = [one for one in every if one.kind in KINDS]
     floors = list(_floors(found.program, found.function))
-    proved = any(floor.holds and floor.same_text for floor in floors)
+    proved = has_same_program(floors)
     rows: list[MetricDiff] = []
     if proved:
         cells = Measured(text="one program")
