@@ -107,11 +107,11 @@ def measure_settings(pair: benign_changes.SettingsPair, folder: Path) -> Outcome
     return measure(pair.name, (left, right), folder / "experiments", is_benign=True)
 
 
-def list_pairs() -> list[tuple[str, Callable[[Path], Outcome]]]:
+def list_pairs() -> Sequence[tuple[str, Callable[[Path], Outcome]]]:
     """Return name and measurement of every pair; a measurement takes the pair's folder."""
     edits = [(change, True) for change in benign_changes.EDITS] + [(change, False) for change in PLANTED]
     pairs = [(change.name, partial(measure_edit, change, is_benign=benign)) for change, benign in edits]
-    return pairs + [(pair.name, partial(measure_settings, pair)) for pair in benign_changes.SETTINGS]
+    return [*pairs, *((pair.name, partial(measure_settings, pair)) for pair in benign_changes.SETTINGS)]
 
 
 def run(names: Sequence[str], folder: Path) -> int:

@@ -18,6 +18,7 @@ from flows.compare import CASE_STEPS, run_one
 from tasks.bisect.bisected_metric import DIED, PROGRAM, TIME, BisectedMetric, choose_metric, read_metric
 from tasks.bisect.corners import blame_packages, measure_corners
 from tasks.bisect.describe_bisection import describe_points, describe_progress, spent_seconds, write_record
+from tasks.bisect.function_judge import FunctionJudge
 from tasks.bisect.ledger import ledger_key, read_entry, search_ledger, weigh_commits
 from tasks.bisect.points import Span, corner_span, list_cases, plan_point, span_after_corners, spans_inside
 from tasks.bisect.run_judge import RunJudge
@@ -28,6 +29,8 @@ from tasks.diff.compare_case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.history.prior import read_past
 from tasks.launch.owners import forget
+from tasks.metrics.result_metrics import FUNCTION
+from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.preflight.planned_compiles import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry, RunPlan, RunRecord
@@ -41,6 +44,7 @@ from tasks.steps import (
     SearchProgress,
     choose_step,
     compare_culprit_step,
+    compare_with_good_step,
     find_span_step,
     probe_step,
     publish_bisection_step,
@@ -204,9 +208,12 @@ class Search:
             return
         if self.metric is not None and self.metric.is_of_program:
             with slice_of(plan.target):
-                record = time_beside_good_step(
-                    self.good_plan, plan, self.store, among=len(self.span.points), number=number
-                )
+                if self.metric.is_function:
+                    record = compare_with_good_step(self.good_plan, plan, self.store)
+                else:
+                    record = time_beside_good_step(
+                        self.good_plan, plan, self.store, among=len(self.span.points), number=number
+                    )
             self.runs.setdefault(point, []).append(record)
             return
         EVENTS.put(Planned([plan]))
@@ -230,8 +237,8 @@ class Search:
     @property
     def judge(self) -> RunJudge:
         """The judge of the runs so far, which judges the step time until the metric is known."""
-        judge = TurnsJudge if self.metric is not None and self.metric.is_of_program else RunJudge
-        return judge(
+        judges: dict[str, type[RunJudge]] = {PROGRAM_TIME.name: TurnsJudge, FUNCTION.name: FunctionJudge}
+        return judges.get(self.metric.name if self.metric else "", RunJudge)(
             self.metric or TIME, self.template, self.runs, failures=self.failures, past=self.past,
             complete=self.complete,
         )  # fmt: skip

@@ -27,6 +27,7 @@ from prefect.runtime import flow_run
 
 from configs.comparison import Target
 from tasks.bisect.culprit_program import compare_culprit_program
+from tasks.bisect.function_judge import compare_with_good
 from tasks.bisect.ledger import FOLDER as LEDGER_FOLDER
 from tasks.bisect.ledger import make_entry
 from tasks.bisect.points import choose_span
@@ -501,6 +502,12 @@ def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
 def time_beside_good_step(good: RunPlan, plan: RunPlan, store: Store, *, among: int, number: int) -> RunRecord:
     """Measure a commit's program in turns with good's; return its record, which has no steps."""
     return time_beside_good(good, plan, store.path / LEDGER_FOLDER / "turns", among=among, number=number)
+
+
+@task(name="function", task_run_name="function of {plan.ref} beside {good.ref}", cache_policy=NO_CACHE)
+def compare_with_good_step(good: RunPlan, plan: RunPlan, store: Store) -> RunRecord:
+    """Compare a commit's program with good's in float64; return its record, which has no steps."""
+    return compare_with_good(good, plan, store.path / LEDGER_FOLDER / "turns")
 
 
 @task(name="choose", task_run_name="choose what to run", cache_policy=NO_CACHE)

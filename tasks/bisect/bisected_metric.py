@@ -6,7 +6,7 @@ from tasks.bisect.terms import MAX_RUNS_OF_POINT, Finish, Limits, Train
 from tasks.diff.compare_runs import SHARE_A_VERDICT
 from tasks.diff.repeat_rule import undecided_rows
 from tasks.metrics.program_metrics import MEMORY
-from tasks.metrics.result_metrics import CHECKPOINTS, END, LOSS
+from tasks.metrics.result_metrics import CHECKPOINTS, END, FUNCTION, LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records import ComparisonRecord
@@ -15,7 +15,7 @@ PROGRAM = "program"
 TIMES = (STEP_TIME.name, CPU_TIME.name)  # ids of the rows with times
 WORDS = {  # short name for `--metric` → id of a row, or PROGRAM
     "loss": LOSS.name, "died": END.name, "memory": MEMORY.name, "checkpoint": CHECKPOINTS.name, PROGRAM: PROGRAM,
-    "time": PROGRAM_TIME.name,
+    "time": PROGRAM_TIME.name, "function": FUNCTION.name,
 }  # fmt: skip
 BISECTED_TITLES = {
     metric.name: metric.title for metric in METRICS if metric.bisected
@@ -34,8 +34,13 @@ class BisectedMetric(Frozen):
 
     @property
     def is_of_program(self) -> bool:
-        """Whether the metric is the step time of the program, for which nothing is trained."""
-        return self.name == PROGRAM_TIME.name
+        """Whether the metric is of the program alone, so that nothing is trained: its step time, or its function."""
+        return self.name in (PROGRAM_TIME.name, FUNCTION.name)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the metric is the function that the step computes."""
+        return self.name == FUNCTION.name
 
     @property
     def is_time(self) -> bool:

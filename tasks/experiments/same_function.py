@@ -24,11 +24,13 @@ GIB = 1 << 30
 COST = "a few steps of each run in float64, in about half a minute for a tiny model"
 
 
-def compare_functions(plans: Both[RunPlan], names: Both[str], folder: Path) -> FunctionComparison:
+def compare_functions(
+    plans: Both[RunPlan], names: Both[str], folder: Path, recordings: Both[Path] | None = None
+) -> FunctionComparison:
     """Return whether both plans' steps compute one function; the answer is *not evaluated* with a sentence if not.
 
-    plans: of runs on this machine's processors. The recordings and the measured distances stay below `folder`; with
-    these, a second call measures nothing.
+    plans: of runs on this machine's processors. The measured distances stay in `folder`; with these, a second
+    call measures nothing. recordings: folders of the recorded steps; None: below `folder`.
     """
     result = folder / RESULT
     elsewhere = next((plan for plan in plans if not is_on_cpu(plan)), None)
@@ -37,22 +39,23 @@ def compare_functions(plans: Both[RunPlan], names: Both[str], folder: Path) -> F
     identity = f"{plans[0].identity} {plans[1].identity}"
     try:
         if not (result.exists() and json.loads(result.read_text(encoding="utf-8")).get("plans") == identity):
-            measure(plans, names, folder, result, identity)
+            recordings = recordings or (folder / SIDES[0], folder / SIDES[1])
+            measure(plans, names, recordings, result, identity)
         return summarise_function(json.loads(result.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         return refuse(str(error))
 
 
-def measure(plans: Both[RunPlan], names: Both[str], folder: Path, result: Path, identity: str) -> None:
+def measure(plans: Both[RunPlan], names: Both[str], recordings: Both[Path], result: Path, identity: str) -> None:
     """Record both steps and run the experiment; write its JSON object. Raises ValueError with a sentence."""
-    observations = record_arms(plans, (folder / SIDES[0], folder / SIDES[1]))
+    observations = record_arms(plans, recordings)
     if problem := name_problem(observations, names):
         raise ValueError(problem)
     needed, free = estimate_bytes(observations), psutil.virtual_memory().available
     if needed > free:
         there = f"{free / GIB:.1f} GiB are free: choose a smaller model with --model"
         raise ValueError(f"float64 needs about {needed / GIB:.1f} GiB of memory, {there}")
-    evaluate(folder, result, devices=max(one.devices for one in observations), steps=int(plans[0].config["steps"]))
+    evaluate(recordings, result, devices=max(one.devices for one in observations), steps=int(plans[0].config["steps"]))
     write_atomically(result, json.dumps(json.loads(result.read_text(encoding="utf-8")) | {"plans": identity}))
 
 
@@ -79,12 +82,14 @@ def _count(shape: Sequence[int]) -> int:
     return size
 
 
-def evaluate(folder: Path, result: Path, *, devices: int, steps: int) -> None:
+def evaluate(recordings: Both[Path], result: Path, *, devices: int, steps: int) -> None:
     """Run the experiment in a process with JAX, which writes its JSON object to `result`.
 
     steps: number of steps of the runs, chained for the band of rounding. Raises ValueError if the process fails.
     """
-    settings = {"baseline": str(folder / SIDES[0]), "candidate": str(folder / SIDES[1]), "curve_steps": steps}
+    folder = result.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {"baseline": str(recordings[0]), "candidate": str(recordings[1]), "curve_steps": steps}
     (folder / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
     environment = pass_on(os.environ) | {
         "JAX_PLATFORMS": "cpu",
