@@ -170,9 +170,10 @@ class RealStandIn(StandIn):
     def _serve_v1beta1(self, *, served: bool) -> None:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workloads.kueue.x-k8s.io"
         found = self.request("GET", path).json()
-        if found["spec"]["versions"][1]["served"] is served:
+        (version,) = (item for item in found["spec"]["versions"] if item["name"] == "v1beta1")
+        if version["served"] is served:
             return
-        found["spec"]["versions"][1]["served"] = served
+        version["served"] = served
         self.request("PUT", path, json=found).raise_for_status()
         time.sleep(1.0)
 
