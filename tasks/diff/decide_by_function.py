@@ -22,7 +22,7 @@ from tasks.records.function import FunctionComparison, RoundingBand, RoundingErr
 CURVE_LIMIT = 4.0
 PRINTED = 12**-0.5 * 2**0.5  # standard deviation of the difference of two values rounded to 1
 UP_TO_ROUNDING = "one function, up to rounding"
-# Largest factor between the arms' rounding errors. See docs/decisions/0095-same-function.md for its measurement.
+# Largest factor between the arms' rounding errors. See docs/decisions/0103-same-function.md for its measurement.
 WORSE_QUANTITY, WORSE_GRADIENT = 1.5, 2.0
 ORDER = ("gradients", "loss", "gradient norm", "parameters")
 
