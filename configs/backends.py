@@ -24,6 +24,7 @@ class Settings(Frozen):
     """A backend's settings. Each subclass declares `backend` as a literal, its own name, which is also the default."""
 
     trains_here: ClassVar[bool] = False  # whether trainers are processes on this machine
+    shares_files: ClassVar[bool] = False  # whether trainers use this machine's files and get the caller's variables
     hires_chips: ClassVar[bool] = False  # whether a run occupies devices that are paid for
 
     backend: str
@@ -35,14 +36,20 @@ class Settings(Frozen):
 
 
 class ImageSettings(Settings):
-    """Settings of a backend whose jobs are pods that run a container image."""
+    """Settings of a backend whose jobs can run a container image."""
 
-    image: PlainText  # contains the trainer; `python` in it is the trainer's Python
+    # contains the trainer; `python` in it is the trainer's Python. None: the trainer is in this machine's files
+    image: PlainText | None
 
     @property
     def facts(self) -> dict[str, Any]:
         """The settings that can change a run's outcome; they enter the run's identity."""
         raise NotImplementedError
+
+    @property
+    def alone(self) -> bool:
+        """Whether a run has a single process of the trainer."""
+        return False
 
 
 # Name -> package with `settings.py` (SETTINGS), `handle.py` (HANDLE) and `launcher.py` (LAUNCHER). They are imported by
@@ -50,6 +57,7 @@ class ImageSettings(Settings):
 BACKENDS = {
     "local": "tasks.launch.local",
     "jobset": "tasks.launch.jobset",
+    "slurm": "tasks.launch.slurm",
     "xpk": "tasks.launch.xpk",
 }
 

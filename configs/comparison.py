@@ -214,8 +214,9 @@ class Target(Frozen):
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        if not self.trains_here and (self.pass_on or self.wrap):
-            raise ValueError("pass_on and wrap are for trainers on this machine (backend local)")
+        if not self.shares_files and (self.pass_on or self.wrap):
+            names = " or ".join(name for name in BACKENDS if settings_model(name).shares_files)
+            raise ValueError(f"pass_on and wrap are for trainers that use this machine's files (backend {names})")
         if self.topology is not None:
             devices = find_topology(self.topology).devices
             if devices != self.devices:
@@ -229,8 +230,13 @@ class Target(Frozen):
 
     @property
     def trains_here(self) -> bool:
-        """Whether trainers run on this machine, with access to its files and to the passed-on variables."""
+        """Whether trainers run on this machine."""
         return settings_model(self.backend).trains_here
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether trainers use this machine's files and get the passed-on variables."""
+        return settings_model(self.backend).shares_files
 
     @property
     def hires_chips(self) -> bool:
@@ -250,8 +256,8 @@ class Target(Frozen):
 
     @property
     def passed_on(self) -> tuple[str, ...]:
-        """Name patterns of the caller's variables that a trainer gets; empty if trainers run on another machine."""
-        return (*PASSED_ON, *self.pass_on) if self.trains_here else ()
+        """Name patterns of the caller's variables that a trainer gets; empty unless it uses this machine's files."""
+        return (*PASSED_ON, *self.pass_on) if self.shares_files else ()
 
     def launch_settings(self, environ: Mapping[str, str]) -> Settings:
         """Return the backend's settings with environment variables replaced. Raises ConfigError.

@@ -7,7 +7,6 @@ comes, stay unchanged.
 import shutil
 from pathlib import Path
 
-from configs.backends import ImageSettings, settings_model
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import move_plan, run_to_end
 from tasks.launch.logs import read_exit_code
@@ -39,12 +38,7 @@ def observe_arm(
     If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
-        where = (
-            "in an image on a cluster"
-            if issubclass(settings_model(plan.backend), ImageSettings)
-            else "nowhere: a stored log is played"
-        )
-        return Observation(arm=plan.arm, notes=(f"{plan.arm} runs {where}, and is not observed",))
+        return Observation(arm=plan.arm, notes=(f"{plan.arm} runs on a cluster, and is not observed",))
     if folder.exists():
         shutil.rmtree(folder)
     moved = move_plan(plan, folder.absolute() / OWN_FOLDER)

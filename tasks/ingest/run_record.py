@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from configs.backends import BACKENDS
+from configs.backends import BACKENDS, settings_model
 from tasks.launch.backend import CAUSE_LINE, CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN
 from tasks.launch.cross_maxtext import read_crossing
 from tasks.launch.job import launcher_of
@@ -101,7 +101,7 @@ def build_record(
         label=_label_run(plan, commit),
         commit=commit,
         log=directory.log_address,
-        reading=with_full_disk(reading, directory.path) if plan.backend == "local" else reading,
+        reading=with_full_disk(reading, directory.path) if settings_model(plan.backend).shares_files else reading,
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
         start=read_start(plan),

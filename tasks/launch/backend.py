@@ -41,7 +41,7 @@ class Restarted(Frozen):
 class Backend[H](Protocol):
     """Runs jobs and finds them again. A job's handle is stored before the job begins, so that no job is lost."""
 
-    here: bool  # whether the backend's jobs are processes on this machine, with access to this machine's files
+    here: bool  # whether the backend's jobs use this machine's files
 
     def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
         """Return the path of a job's checkpoint of a step."""

@@ -4,10 +4,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.launch.backend import CAUSE_LINE
+from tasks.launch.backend import CAUSE_LINE, LaunchError
 from tasks.launch.logs import open_locked
 from tasks.launch.supervise import stamp
 from tasks.records import JobCause
+from tasks.store.atomic import explain_full
 
 _FRAME_END = (b"XPK End:", b"EXIT_CODE=")  # starts of the last lines, which a job's wrapper prints
 
@@ -16,11 +17,11 @@ class GatheredLog:
     """A run's log file, locked by one flow. The first new line replaces an earlier flow's text.
 
     Holds back the last lines (`XPK End:`, `EXIT_CODE=`) until the job's end is known, to write the cause before them.
-    Raises LaunchError if another flow writes the same log.
+    Raises LaunchError if another flow writes the same log, or if the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = open_locked(path)
+        self._path, self._descriptor = path, open_locked(path)
         self._held: list[bytes] = []  # possible last lines, not written yet
         self._broken = False  # whether the last line has no line break
         self.empty = True  # whether this flow has neither written nor kept text
@@ -75,7 +76,10 @@ class GatheredLog:
         if self._broken and text.startswith((b"maxview:", *_FRAME_END)):
             text = b"\n" + text
         rest = text
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError as error:
+            raise LaunchError(explain_full(self._path, error) or f"{self._path}: {error.strerror}") from error
         self._broken = not text.endswith(b"\n")
         return text

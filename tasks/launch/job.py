@@ -120,7 +120,7 @@ def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
 
 
 def is_here(plan: RunPlan) -> bool:
-    """Return whether the plan's job is a process on this machine, with access to this machine's files."""
+    """Return whether the plan's job uses this machine's files."""
     return backend_of(plan.backend).here
 
 

@@ -42,8 +42,18 @@ def stamp() -> str:
 def say(line: str) -> None:
     """Write a line of the supervisor to the log, after a line break if the command's last line has none."""
     size = os.fstat(1).st_size
-    broken = size > 0 and os.pread(1, 1, size - 1) != b"\n"
+    broken = size > 0 and read_byte(size - 1) != b"\n"
     os.write(1, f"{chr(10) if broken else ''}{line}\n".encode())
+
+
+def read_byte(offset: int) -> bytes:
+    """Return one byte of the log, also if standard output is open only for writing, as in a batch job."""
+    try:
+        return os.pread(1, 1, offset)
+    except OSError:
+        with open("/proc/self/fd/1", "rb") as log:
+            log.seek(offset)
+            return log.read(1)
 
 
 def control(option: int, value: int | bytes) -> None:

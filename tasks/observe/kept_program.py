@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from configs.backends import settings_model
 from tasks.records import RunPlan, StepCompile
 from tasks.records.observation import PROGRAM
 from tasks.store.atomic import write_atomically, write_bytes_atomically
@@ -22,9 +23,9 @@ _STEP, _PRODUCTS = "train_step", ("stablehlo.dot_general", "stablehlo.convolutio
 def program_variables(plan: RunPlan) -> dict[str, str]:
     """Return environment variables that make JAX write a run's programs.
 
-    Empty for plans that only compile, for runs on other machines, and if the plan sets the variable itself.
+    Empty for plans that only compile, for runs without this machine's files, and if the plan sets the variable itself.
     """
-    if plan.backend != "local" or plan.compiles_for is not None or VARIABLE in plan.environment:
+    if not settings_model(plan.backend).shares_files or plan.compiles_for is not None or VARIABLE in plan.environment:
         return {}
     return {VARIABLE: str(Path(plan.directory) / FOLDER)}
 

@@ -7,17 +7,18 @@ other arm use it.
 import json
 from pathlib import Path
 
+from configs.backends import settings_model
 from tasks.observe.recorder import prepare
 from tasks.records import RunPlan, StartReport
 from tasks.records.run import START_FILE, START_FOLDER
 
 
 def with_shared_start(plan: RunPlan) -> RunPlan:
-    """Return a local run's plan with the variables that make its process store its start, or use the other arm's start.
+    """Return a run's plan with the variables that make its process store its start, or use the other arm's start.
 
-    plan.directory must exist. A plan without `start`, or of another backend, is returned unchanged.
+    plan.directory must exist. A plan without `start`, or without access to this folder, is returned unchanged.
     """
-    if plan.start is None or plan.backend != "local":
+    if plan.start is None or not settings_model(plan.backend).shares_files:
         return plan
     folder = Path(plan.directory) / START_FOLDER
     folder.mkdir(exist_ok=True)
@@ -31,7 +32,7 @@ def read_start(plan: RunPlan) -> StartReport | None:
     """Return the report of a run that should start from the other arm's state; None for other runs."""
     if plan.start is None or plan.start.taken_from is None:
         return None
-    if plan.backend != "local":
+    if not settings_model(plan.backend).shares_files:
         return StartReport(reason="its runs are in pods, which have no common folder")
     try:
         text = (Path(plan.directory) / START_FOLDER / START_FILE).read_text(encoding="utf-8")

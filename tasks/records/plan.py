@@ -95,7 +95,7 @@ class RunPlan(Frozen):
     software: tuple[str, ...] = ()  # declared differences from the other arm: packages, a Python, image or command
     aa: bool = False  # whether the comparison is an A/A control, whose arms should be equal
     rules: VerdictRules | None = None  # the rules of the verdict, read at the time of the request
-    launch: LaunchSettings | None = None  # settings of a backend with images; None for a job on this machine
+    launch: LaunchSettings | None = None  # the backend's settings; None for a job on this machine
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # topology if the step is only compiled; None: the run trains
     start: SharedStart | None = None  # None: the start is not shared

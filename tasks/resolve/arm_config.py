@@ -81,7 +81,7 @@ def resolve_config(
     trainer = comparison.trainer_of(side)
     if trainer != "command":
         found = [*find_problems(config, devices_of(target))]
-        if target.trains_here and trainer == "maxview":  # remote files and MaxText's formats are not checked
+        if target.shares_files and trainer == "maxview":  # remote files and MaxText's formats are not checked
             found += find_data_problems(config)
         problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()

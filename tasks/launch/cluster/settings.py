@@ -14,6 +14,7 @@ class ClusterSettings(ImageSettings):
 
     hires_chips: ClassVar[bool] = True
 
+    image: PlainText
     cluster: PlainText  # its name in GKE; elsewhere any name, for pages
     project: PlainText | None = None  # of Google Cloud, with Cloud Logging; None: the cluster is not in GKE
     zone: Zone | None = None  # of Google Cloud; None: as for `project`

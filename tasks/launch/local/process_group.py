@@ -76,7 +76,7 @@ def launch(
     try:
         process = subprocess.Popen(
             [*argv, *plan.argv, *extra_argv],
-            cwd=_start_folder(plan),
+            cwd=start_folder(plan),
             env=environment,
             stdin=subprocess.PIPE,
             stdout=descriptor,
@@ -160,7 +160,7 @@ def _environments(argv: Sequence[str]) -> list[Path]:
     return [folder for folder in folders if (folder / "pyvenv.cfg").is_file()]
 
 
-def _start_folder(plan: RunPlan) -> str | Path:
+def start_folder(plan: RunPlan) -> str | Path:
     """Return the command's working folder, where Python imports from first.
 
     Without a checkout or start folder: maxview's own for its trainer, else the run's folder.

@@ -9,6 +9,7 @@ class Local(Settings):
     """Jobs as processes on this machine; there is nothing to set."""
 
     trains_here: ClassVar[bool] = True
+    shares_files: ClassVar[bool] = True
 
     backend: Literal["local"] = "local"
 

@@ -96,17 +96,19 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
     raise ConfigError([missing])
 
 
-def plan_maxtext(config: TrainConfig, maxtext: MaxText, directory: Path, *, in_pod: bool = False) -> Invocation:
+def plan_maxtext(
+    config: TrainConfig, maxtext: MaxText, directory: Path, *, in_pod: bool = False, alone: bool = True
+) -> Invocation:
     """Return the invocation that trains `config` and writes into `directory`, a folder with the run's name.
 
-    in_pod: the command runs in an image, as one of several processes; `maxtext` is this machine's copy of the image's
-    version. Raises ConfigError with values that this MaxText does not support.
+    in_pod: the command runs in an image; `maxtext` is this machine's copy of the image's version. alone: the run has a
+    single process. Raises ConfigError with values that this MaxText does not support.
     """
-    # In a pod every process would append to the file. Process 0 writes the same metrics as TensorBoard files.
-    metrics = "" if in_pod else str(directory / METRICS)
+    # Of several processes each would append to the file. Process 0 writes the same metrics as TensorBoard files.
+    metrics = "" if in_pod or not alone else str(directory / METRICS)
     if config.dataset_type == "grain" and config.grain_file_type == "txt":
         raise ConfigError([f"{maxtext.title}: reads no grain_file_type=txt{_CONVERT}"])
-    words = translate(config, maxtext, directory, metrics_file=metrics, alone=not in_pod)
+    words = translate(config, maxtext, directory, metrics_file=metrics, alone=alone and not in_pod)
     base, python = maxtext.base_config, maxtext.python
     if in_pod:
         base, python = _BASE_IN_POD[Path(maxtext.package).name], PYTHON_IN_POD

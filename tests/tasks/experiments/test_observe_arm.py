@@ -143,7 +143,7 @@ def test_lines_are_the_observed_sources_even_if_jax_has_compiled_an_equal_progra
 def test_an_arm_in_an_image_is_not_observed(plan_of: Planned, tmp_path: Path) -> None:
     plan = plan_of("arm").model_copy(update={"backend": "xpk"})
     found = observe_arm(plan, tmp_path / "o")
-    assert found.notes == ("arm runs in an image on a cluster, and is not observed",)
+    assert found.notes == ("arm runs on a cluster, and is not observed",)
     assert not (tmp_path / "o").exists()
 
 

@@ -88,8 +88,8 @@ def test_causes_of_death_have_a_class(plan: RunPlan, tmp_path: Path) -> None:
 
 
 def test_the_handle_of_an_unknown_backend_is_a_damaged_file(directory: RunDirectory) -> None:
-    directory.handle.write_text('{"backend": "slurm", "job_name": "j", "log": "l"}')
-    with pytest.raises(StoreError, match="unknown backend 'slurm'; there are: local, jobset, xpk"):
+    directory.handle.write_text('{"backend": "pbs", "job_name": "j", "log": "l"}')
+    with pytest.raises(StoreError, match="unknown backend 'pbs'; there are: local, jobset, slurm, xpk"):
         directory.read_handle()
 
 

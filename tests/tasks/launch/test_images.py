@@ -51,6 +51,6 @@ def test_each_arm_runs_its_own_image(root: Path, tmp_path: Path) -> None:
 
 def test_a_target_without_images_refuses_them(root: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"cpu runs no images: take the arm 'old' to a target whose backend is jobset or xpk"
+        ConfigError, match=r"cpu runs no images: take the arm 'old' to a target whose backend is jobset or slurm or xpk"
     ):
         resolve(Request(comparison="images", target="cpu"), tmp_path / "out", root=root)

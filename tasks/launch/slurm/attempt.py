@@ -1,0 +1,208 @@
+"""Follows one start of a run to its end: reads its log from the shared file system, finds the cause of its end."""
+
+import re
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from tasks.launch import patience
+from tasks.launch.backend import PLACE_LINE
+from tasks.launch.gathered_log import GatheredLog
+from tasks.launch.logs import CHUNK, read_all, read_exit_code
+from tasks.launch.patience import NotAnswering, given_up
+from tasks.launch.slurm.allocation import read_run
+from tasks.launch.slurm.client import ENDS, JobState
+from tasks.launch.slurm.handle import SlurmHandle
+from tasks.launch.slurm.settings import Slurm
+from tasks.records import JobCause
+from tasks.store import RunDirectory
+
+LATE_S = 60.0  # after a job's end, until the last lines of its log must be visible: NFS caches for that long
+BLOCKED_S = 30.0  # for which a job waits with a reason in BLOCKED, until it is given up
+# reasons for which a job waits until the job or the cluster is changed
+BLOCKED = {
+    "PartitionTimeLimit", "PartitionNodeLimit", "BadConstraints", "InvalidAccount", "InvalidQOS", "QOSTimeLimit",
+    "DependencyNeverSatisfied", "AssociationTimeLimit", "AssociationNodeLimit", "launch_failed_requeued_held",
+}  # fmt: skip
+OTHERS_LINES = 200  # number of last lines read from the log of the process that failed first
+BY_SLURM = b"slurmstepd"  # start of SLURM's own messages, which may come after the trainer's last line
+_FAILED_TASK = re.compile(rb"srun: error: \S+: tasks? (\d+): ")
+
+
+class GrowingLog:
+    """A job's output file, read as it grows. Each read opens the file anew, because only then does NFS show new bytes.
+
+    `exit_code`: in the last line that the trainer's supervisor wrote; None if it has not written it.
+    `is_out_of_memory`: whether SLURM wrote that it ends the job because of its memory.
+    `failed_tasks`: numbers of the processes that failed, in the order in which srun reported them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.exit_code: int | None = None
+        self.is_out_of_memory = False
+        self.failed_tasks: list[int] = []
+        self._position, self._rest = 0, b""
+
+    def read(self, *, last: bool = False) -> Iterator[bytes]:
+        """Yield the new complete lines. last: also an incomplete last line."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._position)
+                while piece := file.read(CHUNK):
+                    self._position += len(piece)
+                    *lines, self._rest = (self._rest + piece).split(b"\n")
+                    for line in lines:
+                        self._note_end(line)
+                        yield line + b"\n"
+        except (FileNotFoundError, NotADirectoryError):  # not visible yet
+            pass
+        if last and self._rest:
+            yield self._rest
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was read."""
+        return not self._position
+
+    def _note_end(self, line: bytes) -> None:
+        if failed := _FAILED_TASK.match(line):
+            self.failed_tasks.append(int(failed[1]))
+        self.is_out_of_memory |= line.startswith(BY_SLURM) and b"xceeded job memory limit" in line
+        if line.startswith(b"EXIT_CODE=") and line[10:].isdigit():
+            self.exit_code = int(line[10:])
+        elif not line.startswith(BY_SLURM):
+            self.exit_code = None
+
+
+class Attempt:
+    """One start of a run, which a flow follows from its submission to its end."""
+
+    def __init__(self, settings: Slurm, directory: RunDirectory, handle: SlurmHandle) -> None:
+        self._settings, self._directory, self._handle = settings, directory, handle
+        self._growing = GrowingLog(Path(handle.output))
+        self._state: JobState | None = None  # None: SLURM has forgotten the job, or was not asked yet
+        self._looked = 0.0  # monotonic time of the last look at the job's state
+        self._silent_since: float | None = None  # monotonic time of the first unanswered request; None: no outage
+        self._blocked_since: float | None = None  # as above; None: the job does not wait in vain
+        self._over_since: float | None = None  # as above; None: the job is not over
+        self._nodes = ""
+        self._reasons: set[str] = set()  # for waiting, that the log contains already
+
+    def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
+        """Yield the log as it grows; return why the job was ended from outside, None if the trainer ended by itself.
+
+        From outside: by SLURM, by a person, or by maxview's limit of the time in the queue.
+        """
+        if not self._growing.path.exists() and read_exit_code(self._directory.log) is not None:
+            yield from read_all([self._directory.log])  # an earlier flow has read it to its end
+            return None
+        with closing(GatheredLog(self._directory.log)) as log:
+            cause = None
+            while cause is None and not self._is_complete():
+                yield from self._add_new(log)
+                if time.monotonic() - self._looked > patience.LOOK_EVERY_S:
+                    self._look()
+                    yield from self._note_wait(log)
+                    cause = self._find_limit()
+                time.sleep(poll_s)
+            yield from self._add_new(log, last=True)
+            cause = cause or self._find_cause()
+            if self._growing.exit_code != 0:
+                yield from self._add_others(log)
+            if self._nodes:
+                yield from log.note(PLACE_LINE.format(place=f"partition {self._settings.partition}: {self._nodes}"))
+            yield from log.close_frame(cause, self._find_exit_code(cause))
+        self._growing.path.unlink(missing_ok=True)
+        return cause
+
+    def _add_new(self, log: GatheredLog, *, last: bool = False) -> Iterator[bytes]:
+        for line in self._growing.read(last=last):
+            if line.startswith(BY_SLURM):
+                yield from log.note(line.decode("utf-8", "replace").rstrip("\n"))
+            else:
+                yield from log.add(line)
+
+    def _look(self) -> None:
+        """Update the job's state. Raises LaunchError after too long an outage of SLURM's controller."""
+        try:
+            self._state, self._silent_since = read_run(self._handle), None
+        except NotAnswering as error:
+            self._silent_since = self._silent_since or time.monotonic()
+            if time.monotonic() - self._silent_since > patience.PATIENCE_S:
+                raise given_up(error) from error
+            return
+        finally:
+            self._looked = time.monotonic()
+        state, now = self._state, time.monotonic()
+        if state is None or state.over:
+            self._over_since = self._over_since or now
+        blocked = state is not None and state.state == "PENDING" and state.reason in BLOCKED
+        self._blocked_since = (self._blocked_since or now) if blocked else None
+        if state is not None and state.state not in ("PENDING", "CONFIGURING"):
+            self._nodes = state.nodes
+
+    def _is_complete(self) -> bool:
+        """Whether the log is complete and the job's end known, or the log's last lines will not come any more."""
+        if self._growing.exit_code == 0:
+            return True
+        late = self._over_since is not None and time.monotonic() - self._over_since > LATE_S
+        return late or (self._over_since is not None and self._growing.exit_code is not None)
+
+    def _note_wait(self, log: GatheredLog) -> Iterator[bytes]:
+        state = self._state
+        if state is None or state.state != "PENDING" or state.reason in (*self._reasons, "", "None"):
+            return
+        self._reasons.add(state.reason)
+        remedy = f"; `scontrol release {state.job_id}` releases it" if state.reason.startswith("JobHeld") else ""
+        yield from log.note(f"maxview: job {state.job_id} waits in the queue: {state.reason}{remedy}")
+
+    def _find_limit(self) -> JobCause | None:
+        """Return why the job, which waits, must be ended: it waits too long, or in vain."""
+        state, limit = self._state, self._settings.start_limit_s
+        if state is None or state.state != "PENDING":
+            return None
+        if state.restarts:
+            return JobCause(type="REQUEUED", message=f"SLURM has requeued job {state.job_id}")
+        if self._blocked_since is not None and time.monotonic() - self._blocked_since > BLOCKED_S:
+            return JobCause(type="CannotStart", message=f"SLURM never starts job {state.job_id}: {state.reason}")
+        if time.time() - self._handle.created <= limit:
+            return None
+        waiting = f"no nodes within {limit} s (start_limit_s); reason for waiting, from SLURM: {state.reason}"
+        return JobCause(type="StartLimit", message=waiting)
+
+    def _find_cause(self) -> JobCause | None:
+        state, number, code = self._state, self._handle.job_id, self._growing.exit_code
+        if code == 0:
+            return None
+        if state is None:
+            lost = f"SLURM has forgotten job {number}, and its log has no end"
+            return JobCause(type="JobLost", message=lost) if code is None else None
+        if ENDS.get(state.state, "") is None and self._growing.is_out_of_memory:  # of a cluster without cgroups
+            state = state.model_copy(update={"state": "OUT_OF_MEMORY"})
+        if ENDS.get(state.state, "preempted") is not None:
+            reason = "" if state.reason in ("", "None", state.state) else f" ({state.reason})"
+            where = f"job {number} in partition {self._settings.partition} on {self._nodes or 'no node'}"
+            return JobCause(type=state.state, message=f"{where}{reason}")
+        if code is None and self._growing.is_empty:
+            folder = self._growing.path.parent
+            message = f"job {number} wrote no log on {self._nodes}: is {folder} on a file system that the nodes share?"
+            return JobCause(type="NoLog", message=message)
+        return None
+
+    def _find_exit_code(self, cause: JobCause | None) -> int | None:
+        if self._growing.exit_code is not None or cause is not None or self._state is None:
+            return self._growing.exit_code
+        return self._state.exit_code or None  # 0 without the supervisor's last line is no success
+
+    def _add_others(self, log: GatheredLog) -> Iterator[bytes]:
+        """Add the last lines of the process that failed first, with a title, unless it is process 0."""
+        for task in self._growing.failed_tasks[:1]:
+            path = self._growing.path.with_name(f"{self._growing.path.name}.task{task}")
+            if path.exists():
+                lines = path.read_bytes().splitlines(keepends=True)[-OTHERS_LINES:]
+                log.reopen()
+                yield from log.note(f"maxview: process {task} failed first; its last lines:")
+                for line in lines:
+                    yield from log.add(line)

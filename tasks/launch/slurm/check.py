@@ -1,0 +1,35 @@
+"""Finds the obstacles to runs on a SLURM cluster, each with its remedy."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasks.launch.backend import WITHOUT, LaunchError
+from tasks.launch.slurm.client import call, explain_refusal
+from tasks.launch.slurm.script import submit_options
+from tasks.launch.slurm.settings import Slurm
+
+
+def find_obstacles(settings: Slurm) -> Iterator[str]:
+    """Yield the obstacles to a run in the partition, each with its remedy; asks SLURM for a job without submitting it.
+
+    The job's time limit is the shortest one, because these settings do not hold the target's.
+    """
+    try:
+        options = submit_options(settings, "maxview-check", Path("/dev/null"), 60)
+        code, _, complaint = call(["sbatch", "--test-only", *options], "#!/bin/sh\n")
+        if code:
+            yield explain_refusal(complaint)
+            return
+        check_pyxis(settings)
+        code, _, complaint = call(["sacct", "-X", "-n", "-S", "now"])
+        if code:
+            said = (complaint.strip().splitlines() or ["no message"])[-1]
+            yield f"sacct does not answer ({said}){WITHOUT}the end of a job is unknown 5 minutes after it"
+    except LaunchError as error:
+        yield str(error)
+
+
+def check_pyxis(settings: Slurm) -> None:
+    """Raise LaunchError if the runs need containers and SLURM has no pyxis, which starts them."""
+    if settings.image is not None and "--container-image" not in call(["srun", "--help"])[1]:
+        raise LaunchError("srun has no --container-image: this cluster has no pyxis, leave `image` out of the target")

@@ -1,0 +1,81 @@
+"""`maxview compare` on a real SLURM, with a job for each run and with one allocation for both arms."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.standins.slurm.cluster import Cluster, missing_daemons
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        bool(missing_daemons()), reason=f"{', '.join(missing_daemons())} not installed: apt-get install slurm-wlm munge"
+    ),
+]
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("configs", "tasks", "flows", "model", "pyproject.toml")
+ON_CPU = {
+    "devices: 8": "devices: 1",
+    "model: seed-1b": "model: tiny",
+    "JAX_PLATFORMS: cuda": "JAX_PLATFORMS: cpu",
+    "  gres: gpu:8  # of each node\n": "",
+    "hardware: gpu": "hardware: cpu",
+    "max_target_length: 2048": "max_target_length: 64",
+    "gradient_accumulation_steps: 4": "gradient_accumulation_steps: 1",
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    running = Cluster(tmp_path / "slurm")
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize("in_turns", [False, True], ids=["a job each", "one allocation"])
+def test_compare(cluster: Cluster, clean_environment: dict[str, str], tmp_path: Path, in_turns: bool) -> None:
+    """The target is the repository's own, for the processor instead of GPUs."""
+    tree, out = tmp_path / "tree", tmp_path / "out"
+    for name in PACKAGES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tree / name) if name in PACKAGES[:4] else shutil.copy(ROOT / name, tree)
+    target = tree / "configs" / "targets" / "slurm.yml"
+    text = target.read_text()
+    for old, new in (ON_CPU | ({"# allocation_s": "allocation_s"} if in_turns else {})).items():
+        assert old in text
+        text = text.replace(old, new)
+    target.write_text(text)
+    environment = clean_environment | {
+        "SLURM_CONF": str(cluster.conf), "MAXVIEW_PARTITION": "main", "PYTHONPATH": str(tree),
+        "PREFECT_HOME": str(tmp_path / "prefect"), "MAXVIEW_CACHE": str(tmp_path / "cache"),
+    }  # fmt: skip
+
+    def maxview(*words: str) -> "subprocess.CompletedProcess[str]":
+        argv = [sys.executable, "-m", "flows.cli", *words]
+        return subprocess.run(argv, cwd=tree, env=environment, capture_output=True, text=True, timeout=900, check=False)
+
+    doctor = maxview("doctor", "--target", "slurm", "--out", str(out))
+    assert "– target slurm: sacct does not answer (Slurm accounting storage is disabled)" in doctor.stdout
+    words = ("--target", "slurm", "--set", "steps=20", "--set", "checkpoint_period=10", "--out", str(out))
+    try:
+        done = maxview("compare", "linen-vs-nnx", *words, "--json")
+    finally:
+        maxview("down")  # the embedded server, which is idle
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (record,) = json.loads(done.stdout)
+    assert record["verdict"] == "same"
+    assert done.stderr.count("3 of 3 checkpoints verified") == 2
+    assert list(out.rglob("comparisons/**/index.html"))
+    places = [record[arm]["environment"]["place"] for arm in ("baseline", "candidate")]
+    assert all(place.startswith("partition main: n") for place in places)
+    logs = [path.read_text() for path in sorted(out.rglob("runs/*/log.txt"))]
+    assert all(log.startswith("XPK Start: ") and log.endswith("EXIT_CODE=0\n") for log in logs)
+    ended = cluster.tool("squeue", "--noheader", "--states=all", "--format=%j").split()
+    assert len(ended) == (1 if in_turns else 2)
+    assert {os.path.exists(path) for path in out.rglob("runs/*/slurm-*.txt")} == set()
