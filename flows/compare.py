@@ -154,7 +154,7 @@ def compare_cases(
                 comparisons.append(publish_case(refused[case], store))
                 continue
             if only:
-                result = compare_programs_of(list(group), store, only, interleave_s, cases=cases_in_all)
+                result = compare_programs_of(request, list(group), store, only, interleave_s, cases=cases_in_all)
                 comparisons.append(publish_case(result, store))
                 continue
             own = list(group)
@@ -162,7 +162,7 @@ def compare_cases(
             records = list(runs.runs)
             if have_programs(records, store):
                 runs = runs.model_copy(update={"turns": time_programs_of(runs, store, interleave_s)})
-            runs = runs.model_copy(update={"function": compare_functions_of(runs, store)})
+            runs = runs.model_copy(update={"function": compare_functions_of(request, runs, store)})
             if patience is None:
                 result = diff_step(runs, store)
             else:
@@ -286,18 +286,17 @@ def time_programs_of(runs: CaseRuns, store: Store, limit_s: float | None) -> Pro
     return found
 
 
-def compare_functions_of(runs: CaseRuns, store: Store) -> FunctionComparison | None:
+def compare_functions_of(request: Request, runs: CaseRuns, store: Store) -> FunctionComparison | None:
     """Decide whether both arms compute one function, if their bits differ; None if they do not, or if it is not wanted.
 
     `explain: off` in the comparison's file prevents it. A failure is reported, and the verdict stands without it.
     """
-    plans = plans_of(runs.runs)
-    if plans is None or not wants_explanation(runs.comparison) or not bits_differ(runs):
+    if not wants_explanation(runs.comparison) or not bits_differ(runs):
         return None
     EVENTS.put(Explaining(runs.case, f"the bits differ: is it rounding? {COST}"))
     try:
-        with slice_of(plans[0].target):
-            found: FunctionComparison = compare_functions_step(plans, runs, store)
+        with slice_of(runs.target):
+            found: FunctionComparison = compare_functions_step(request, runs, store)
     except Exception as error:
         get_run_logger().exception("%s failed", compare_functions_step.name)
         EVENTS.put(Troubled(f"the functions of {runs.case} are not compared: {type(error).__name__}: {error}"))
@@ -306,7 +305,13 @@ def compare_functions_of(runs: CaseRuns, store: Store) -> FunctionComparison | N
 
 
 def compare_programs_of(
-    plans: list[RunPlan], store: Store, only: frozenset[Experiment], limit_s: float | None, *, cases: int
+    request: Request,
+    plans: list[RunPlan],
+    store: Store,
+    only: frozenset[Experiment],
+    limit_s: float | None,
+    *,
+    cases: int,
 ) -> ComparisonRecord:
     """Compare the programs of a case's two arms by the experiments in `only`; train nothing."""
     both = (plans[0], plans[1])
@@ -314,7 +319,7 @@ def compare_programs_of(
     costs = [COST if one == "function" else say_cost(limits) for one in sorted(only)]
     EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {'; '.join(costs)}"))
     with slice_of(plans[0].target):
-        record: ComparisonRecord = experiments_step(both, only, limits, store)
+        record: ComparisonRecord = experiments_step(both, request, only, limits, store)
     return record
 
 

@@ -44,6 +44,7 @@ from tasks.experiments.compare_by_experiments import Experiments, compare_by_exp
 from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.recordings import FOLDER, SIDES, name_problem, record_arms
 from tasks.experiments.same_function import compare_functions
+from tasks.experiments.stand_in import find_stand_ins
 from tasks.history.history_table import compact_history
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
@@ -306,7 +307,7 @@ def interleave_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, limits: Turn
 
 @task(name="experiments", task_run_name="compare the programs of {plans[0].case}", cache_policy=NO_CACHE)
 def experiments_step(
-    plans: tuple[RunPlan, RunPlan], only: frozenset[Experiment], limits: TurnLimits, store: Store
+    plans: tuple[RunPlan, RunPlan], request: Request, only: frozenset[Experiment], limits: TurnLimits, store: Store
 ) -> ComparisonRecord:
     """Compare the programs of two plans by experiments, without training. Starts both trainers for a few steps.
 
@@ -327,7 +328,9 @@ def experiments_step(
         get_run_logger().info("%s", turns.problem or turns.wall)
     function = None
     if "function" in only and program.answer != "same text":
-        function = compare_functions(plans, names, folder)
+        small, stands_for = find_stand_ins(request, case.case, plans, store.path)
+        place = folder / ("function" if stands_for else "")
+        function = compare_functions(small, names, place, stands_for=stands_for)
         get_run_logger().info("%s", function.sentence)
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
     found = Experiments(
@@ -337,13 +340,16 @@ def experiments_step(
 
 
 @task(name="compare the functions", task_run_name="compare the functions of {runs.case}", cache_policy=NO_CACHE)
-def compare_functions_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, store: Store) -> FunctionComparison:
-    """Decide in float64 whether the steps of both plans compute one function. Starts both trainers for a few steps.
+def compare_functions_step(request: Request, runs: CaseRuns, store: Store) -> FunctionComparison:
+    """Decide in float64 whether both arms' steps compute one function. Starts both trainers for a few steps.
 
     Reuses the stored distances of the same comparison.
     """
+    given = [run.plan for run in runs.runs if run.plan is not None]
+    plans, stands_for = find_stand_ins(request, runs.case, given, store.path)
     directory = store.comparison(runs.comparison, runs.case, case_id(runs))
-    found = compare_functions(plans, (plans[0].arm, plans[1].arm), Path(directory.path) / FOLDER)
+    folder = Path(directory.path) / FOLDER / ("function" if stands_for else "")
+    found = compare_functions(plans, (plans[0].arm, plans[1].arm), folder, stands_for=stands_for)
     get_run_logger().info("%s", found.sentence)
     return found
 

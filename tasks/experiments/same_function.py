@@ -25,12 +25,18 @@ COST = "a few steps of each run in float64, in about half a minute for a tiny mo
 
 
 def compare_functions(
-    plans: Both[RunPlan], names: Both[str], folder: Path, recordings: Both[Path] | None = None
+    plans: Both[RunPlan],
+    names: Both[str],
+    folder: Path,
+    recordings: Both[Path] | None = None,
+    *,
+    stands_for: str = "",
 ) -> FunctionComparison:
     """Return whether both plans' steps compute one function; the answer is *not evaluated* with a sentence if not.
 
     plans: of runs on this machine's processors. The measured distances stay in `folder`; with these, a second
     call measures nothing. recordings: folders of the recorded steps; None: below `folder`.
+    stands_for: how the plans differ from those of the runs, added to the sentence.
     """
     result = folder / RESULT
     elsewhere = next((plan for plan in plans if not is_on_cpu(plan)), None)
@@ -41,7 +47,9 @@ def compare_functions(
         if not (result.exists() and json.loads(result.read_text(encoding="utf-8")).get("plans") == identity):
             recordings = recordings or (folder / SIDES[0], folder / SIDES[1])
             measure(plans, names, recordings, result, identity)
-        return summarise_function(json.loads(result.read_text(encoding="utf-8")))
+        found = summarise_function(json.loads(result.read_text(encoding="utf-8")))
+        sentence = f"{found.sentence}; {stands_for}" if stands_for else found.sentence
+        return found.model_copy(update={"stands_for": stands_for, "sentence": sentence})
     except (OSError, ValueError) as error:
         return refuse(str(error))
 
