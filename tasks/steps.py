@@ -364,6 +364,7 @@ def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Sto
     if explanation is None:
         return record
     get_run_logger().info("%s", explanation.headline)
+    explanation = explanation.model_copy(update={"function": record.function})
     return record.model_copy(update={"explanation": explanation})
 
 

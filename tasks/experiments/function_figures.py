@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import exp, hypot, log, sqrt
 from typing import Any
 
-from tasks.records.function import FunctionComparison, ResultGap, RoundingBand, RoundingError
+from tasks.records.function import (
+    FunctionComparison,
+    ResultGap,
+    RoundingBand,
+    RoundingError,
+    name_result,
+    show_share,
+)
 from tasks.records.text import counted
 
 SAME = 1e-12  # largest relative difference of equal functions in float64; measured up to 3e-15 after three steps
@@ -186,19 +193,6 @@ def _rms(left: Sequence[float], right: Sequence[float]) -> float:
 
 def _width(kind: str) -> int:
     return next((n for n, name in enumerate(NARROW) if kind.startswith(name)), len(NARROW))
-
-
-def name_result(role: str, meaning: str) -> str:
-    """Return the name of a result for people: `gradient of decoder.mlp.wo (first moment)`."""
-    kind, _, path = meaning.partition(".")
-    if role == "optimizer" and path:
-        return {"mu": f"the gradient of {path}", "nu": f"the squared gradient of {path}"}.get(kind, f"{kind} of {path}")
-    return f"the weight {meaning}" if role == "parameter" else meaning
-
-
-def show_share(value: float) -> str:
-    """Return a relative difference as text: `1.9 %`, `4e-05`."""
-    return f"{value:.1%}".replace("%", " %") if value >= 1e-3 else f"{value:.1g}" if value else "0"
 
 
 def _say(found: FunctionComparison, changed: str) -> str:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from configs.schema import Frozen
 from tasks.records.compiled import ProgramDifference
+from tasks.records.function import FunctionComparison
 from tasks.records.observation import TensorComparison
 from tasks.records.shared_fields import ignore_older
 
@@ -108,6 +109,7 @@ class Explanation(Frozen):
 
     version: Literal[1] = 1
     headline: str  # the most important reason in a sentence
+    function: FunctionComparison | None = None
     tensors: TensorComparison | None = None
     program: ProgramExplanation | None = None
     memory: MemoryExplanation | None = None

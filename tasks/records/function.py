@@ -17,6 +17,12 @@ class ResultGap(Frozen):
     float64: float  # both steps in float64
     as_run: float | None  # both steps as the trainer runs them; None if a value is not finite
 
+    @property
+    def sentence(self) -> str:
+        """The result with both differences, in words."""
+        as_run = "" if self.as_run is None else f", by {show_share(self.as_run)} as run"
+        return f"{name_result(self.role, self.meaning)} differs by {show_share(self.float64)} in float64{as_run}"
+
 
 class RoundingError(Frozen):
     """The relative distance of each arm's step as run to its own step in float64."""
@@ -59,3 +65,16 @@ class FunctionComparison(Frozen):
     devices: int = 1
     seconds: float = 0.0
     peak_gib: float = 0.0
+
+
+def name_result(role: str, meaning: str) -> str:
+    """Return the name of a result for people: `gradient of decoder.mlp.wo (first moment)`."""
+    kind, _, path = meaning.partition(".")
+    if role == "optimizer" and path:
+        return {"mu": f"the gradient of {path}", "nu": f"the squared gradient of {path}"}.get(kind, f"{kind} of {path}")
+    return f"the weight {meaning}" if role == "parameter" else meaning
+
+
+def show_share(value: float) -> str:
+    """Return a relative difference as text: `1.9 %`, `4e-05`."""
+    return f"{value:.1%}".replace("%", " %") if value >= 1e-3 else f"{value:.1g}" if value else "0"

@@ -19,7 +19,7 @@ def explain(
     ] = None,
     json_: Json = False,
 ) -> int:
-    """Say why two arms differ: the first tensor, the program, memory, time, the commits and lines.
+    """Say why two arms differ: the function, the first tensor, the program, memory, time, the commits and lines.
 
     Both trainers are started again for a few steps, on this machine. Exit status: 0 if the
     arms' tensors or programs could be compared, else 3.
@@ -32,12 +32,16 @@ def explain(
     from tasks.causes.explain_arms import explain_plans, say_cost
     from tasks.causes.repro_kit import write_kit_of
     from tasks.causes.subjects import find_subject
+    from tasks.experiments.recordings import FOLDER
+    from tasks.experiments.same_function import compare_functions
     from tasks.publish.terminal.report import render_explanation
 
     found = find_subject(subject, store)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     errors.print(say_cost(found.plans, None))
     explanation = explain_plans(found.plans, found.names, found.folder)
+    function = compare_functions(found.plans, found.names, found.folder.parent / FOLDER)
+    explanation = explanation.model_copy(update={"function": function})
     if out is not None:
         program = write_kit_of(found.plans, found.names, found.folder, out)
         explanation = explanation.model_copy(update={"repro": str(out)})

@@ -32,6 +32,10 @@ def headline_of(explanation: Explanation) -> str:
 def _sections(one: Explanation) -> Iterator[Section]:
     # the candidate's lines are listed first: of two commits at one line, its own has written what differs
     commits = {(line.file, line.line): line.commit for line in reversed(one.lines) if line.commit}
+    if one.function is not None:
+        lines = [gap.sentence for gap in one.function.gaps]
+        lines += [f"argument without a counterpart: {name}" for name in one.function.unmatched]
+        yield Section("the function", one.function.sentence, tuple(lines))
     if one.tensors is not None:
         found, first = one.tensors, one.tensors.first
         sentence = _with_commit(found.sentence, (first,), commits)
