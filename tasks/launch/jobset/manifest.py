@@ -35,7 +35,7 @@ _RANK = 'export JAX_PROCESS_ID="$((JOB_INDEX * {hosts} + JOB_COMPLETION_INDEX))"
 
 
 def make_manifest(plan: RunPlan, settings: JobSet, name: str, extra_argv: tuple[str, ...]) -> Object:
-    """Return the JobSet of an attempt. plan: as its pods see it.
+    """Return the JobSet of an attempt. plan: as its pods see it. Other tools' JobSets: docs/decisions/0104.
 
     JobSet restarts nothing, because maxview restarts a run by the cause of its end.
     """
