@@ -15,6 +15,7 @@ from tasks.launch.slurm.allocation import read_run
 from tasks.launch.slurm.client import ENDS, JobState
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.settings import Slurm
+from tasks.launch.supervise import stamp
 from tasks.records import JobCause
 from tasks.store import RunDirectory
 
@@ -109,6 +110,8 @@ class Attempt:
                 time.sleep(poll_s)
             yield from self._add_new(log, last=True)
             cause = cause or self._find_cause()
+            if self._growing.is_empty:  # without this line, a log is of no known format
+                yield from log.note(f"XPK Start: {stamp()}")
             if self._growing.exit_code != 0:
                 yield from self._add_others(log)
             if self._nodes:
@@ -166,7 +169,8 @@ class Attempt:
         if state.restarts:
             return JobCause(type="REQUEUED", message=f"SLURM has requeued job {state.job_id}")
         if self._blocked_since is not None and time.monotonic() - self._blocked_since > BLOCKED_S:
-            return JobCause(type="CannotStart", message=f"SLURM never starts job {state.job_id}: {state.reason}")
+            never = f"SLURM never starts job {state.job_id}: {state.reason}"
+            return JobCause(type="CannotStart", message=f"{never}; `sinfo --long` shows the limits of the partitions")
         if time.time() - self._handle.created <= limit:
             return None
         waiting = f"no nodes within {limit} s (start_limit_s); reason for waiting, from SLURM: {state.reason}"

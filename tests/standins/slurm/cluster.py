@@ -51,8 +51,8 @@ KillWait=8
 MinJobAge={forget_s}
 {more}
 NodeName=n[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{second}] CPUs=2 RealMemory=8000
-PartitionName=main Nodes=ALL Default=YES MaxTime=60 PriorityTier=1
-PartitionName=urgent Nodes=ALL MaxTime=60 PriorityTier=10
+PartitionName=main Nodes=ALL Default=YES MaxTime=300 PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=300 PriorityTier=10
 PartitionName=short Nodes=ALL MaxTime=1
 """
 

@@ -196,8 +196,11 @@ def test_a_wait_that_is_too_long(slurm: Cluster, follow: Follow, slurm_plan: Pla
 
 def test_a_job_that_never_starts(slurm: Cluster, follow: Follow, slurm_plan: Plan, directory: RunDirectory) -> None:
     run = follow(slurm_plan("print('trained')", settings={"partition": "short"}, time_limit_s=300))
-    assert "PartitionTimeLimit" in run.end()
+    assert "PartitionTimeLimit; `sinfo --long` shows the limits of the partitions" in run.end()
     assert cause(directory) == ("CannotStart", "configuration")
+    error = build_record(run.run_.plan, directory, read_run_log(directory.log), ()).reading.error
+    assert error is not None
+    assert error.type == "CannotStart"  # the log is readable, although no trainer began
 
 
 def test_the_name_is_taken(slurm: Cluster, follow: Follow, train: Plan, directory: RunDirectory) -> None:
