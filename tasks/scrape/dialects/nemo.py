@@ -35,7 +35,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     first = Field("iteration" if step else "step", int(head[1]), head.start(1), head.end(1), ("whole", 0), "iteration")
     number = int(step.value) if step else int(head[1])
     regular = all(one.shape[0] != "free" for one in fields.values())
-    row = Row(number, (first, *fields.values()), position, end, certain=False, regular=regular, excused=True)
+    row = Row(number, (first, *fields.values()), position, end, certain=False, regular=regular)
     is_whole = "loss" in fields and not line[end:].strip() and not row.ends_early(like)
     return row if is_whole and not (is_end and end == len(line)) else None
 
@@ -45,12 +45,14 @@ DIALECT = LogDialect(
     example="'Training epoch 0, iteration 0/99 | lr: … | reduced_train_loss: …'",
     own_text=_HEAD,
     row=b"reduced_train_loss: ",
-    head=re.compile(rb"Training epoch \d+, iteration \d+/\d+"),
+    head=re.compile(rb"Training epoch \d+, iteration \d+"),
     parse=parse,
     patterns=compile_patterns({"finished": rb"`Trainer\.fit` stopped: [^\n]{1,80}reached"}),
     collector=EventCollector,
     time=TIME,
     known=frozenset(_NAMED.get(key, key) for key in _KNOWN) | {"iteration"},
-    body=re.compile(rb"\| reduced_train_loss: "),
+    keys=_KNOWN | {"iteration"},
+    late=frozenset({"val_loss", "consumed_samples"}),
+    body=re.compile(rb"\| (?:reduced_train_loss|train_step_timing in s|consumed_samples):"),
     glued=is_glued,
 )

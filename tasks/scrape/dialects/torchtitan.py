@@ -14,13 +14,24 @@ from tasks.scrape.table.step_table import StepTable, gaps_between, usual_jump
 from tasks.scrape.window import Window, text_of
 
 # torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025
-HEAD = re.compile(rb"(?<!validate )(?<!\w)step: {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?(?=  [a-z])")
-# matches in every row after the head; a match elsewhere shows a row that lost its head
-BODY = re.compile(rb"\bloss:\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|\)\s{1,9}tps:\s{1,9}\d")
+# a pattern that begins with literal text is searched faster than one that begins with a look-behind
+HEAD = re.compile(rb"step:(?<!validate step:)(?<!\wstep:) {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?(?=  [a-z])")
+# matches in every row after the head, in the rest of a folded row, and in a row that was cut after its step. A match
+# elsewhere shows a row that lost text. Every alternative begins with a colon, which makes the search fast.
+_BEGINS = b"|".join(
+    rb"(?<=%s%s:)" % (before, key)
+    for key in (b"grad_norm", b"memory", b"tps", b"tflops", b"mfu")
+    for before in (rb"\n", rb"\n ", b"  ")
+)
+BODY = re.compile(
+    rb":(?:(?<=\bloss:)\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|(?:(?<=\)\s\stps:)|%s)\s{1,9}\d|"
+    rb"(?:(?<=- step:)|(?<=:step:)|(?<=\nstep:)) {1,9}\d{1,15} {0,2}(?:\r?\n|\[|\Z))" % _BEGINS
+)
 VALIDATE = rb"validate step: +\d{1,15}(?=  [a-z])"
 _STEP = re.compile(rb"(?:validate )?step: ( {0,8})(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
 # two spaces begin a field; a field that lost its end lacks the two spaces after it
 _FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): ( {0,8})([^\s:]{1,60})(?=  [a-z]|\s|\Z)")
+_ANOTHER = re.compile(rb"step: {1,9}\d{1,15}  [a-z]")  # the head of the next row, which replaced the end of this one
 _NUMBER = re.compile(
     rb"([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))(%|s)?", re.IGNORECASE
 )
@@ -54,7 +65,12 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
         end = found.end()
     sure = line.endswith((b"%", b"s", b")", *_MISSING), 0, end)  # the last field is visibly complete
     row = Row(int(head[2]), tuple(fields), position, end, certain=sure)
-    if "loss" not in keys or line[end:].strip() or (line.startswith(b"step", position) and row.ends_early(like)):
+    if (
+        _ANOTHER.search(line, head.end(), end)
+        or "loss" not in keys
+        or line[end:].strip()
+        or (line.startswith(b"step", position) and row.ends_early(like))
+    ):
         return None
     if is_end and end == len(line) and not sure:  # the last number must have as many decimals as in `like`
         last = fields[-1]
@@ -209,6 +225,6 @@ DIALECT = LogDialect(
     own_text=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
     row=b"  loss: ",
     head=HEAD, parse=parse, patterns=PATTERNS, collector=TorchtitanEventCollector, time=TIME, known=KNOWN,
-    unfinished=UNFINISHED, body=BODY, evaluation=re.compile(VALIDATE), rank=RANK, glued=is_glued,
+    keys=_KEYS | {"step"}, unfinished=UNFINISHED, body=BODY, evaluation=re.compile(VALIDATE), rank=RANK, glued=is_glued,
     run_starts=(b"Starting job: ", b"Training starts at step"),
 )  # fmt: skip

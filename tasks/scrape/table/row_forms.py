@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from tasks.records import UnreadLine
-from tasks.scrape.table.row_grammar import Field, Row, Shape
+from tasks.scrape.table.row_grammar import Field, Row, RowGrammar, Shape
 from tasks.scrape.window import Window
 
 MAX_FORMS, MAX_KEYS = 400, 400  # most forms and most columns of a log; no trainer reaches them, and they bound memory
@@ -23,13 +23,11 @@ type Way = tuple[str, Shape]  # how a number is printed: (key before the number,
 
 
 class RowForms:
-    """The forms of the rows read so far. Each form has a number and an example row.
+    """The forms of the rows read so far. Each form has a number and an example row."""
 
-    known, unfinished: columns, as in `RowGrammar`.
-    """
-
-    def __init__(self, known: frozenset[str], unfinished: frozenset[str]) -> None:
-        self._known, self._unfinished = known, unfinished
+    def __init__(self, dialect: RowGrammar) -> None:
+        self._known, self._unfinished = dialect.known, dialect.unfinished
+        self._known_keys, self._late = dialect.keys, dialect.late
         self._numbers: dict[Any, int] = {}
         self._rows: dict[int, Row] = {}
         self._columns: dict[str, None] = {}
@@ -79,10 +77,27 @@ class RowForms:
         usual = [rows[number] for number in trusted.sort("len", descending=True, maintain_order=True)["_form"]]
         ways = self._find_ways((rows[number], {first, last}) for number, _, first, last, _ in forms.rows())
         rare = forms.join(trusted, on="_form", how="anti")["_form"].to_list()
-        keys = {one.key for row in usual for one in row.fields}
-        odd = [number for number in rare if _is_damaged(rows[number], usual, ways) or _has_torn_key(rows[number], keys)]
+        keys = {one.key for row in usual or rows.values() for one in row.fields}
+        columns = self._find_columns(usual)
+        odd = [
+            number for number in rare
+            if _is_damaged(rows[number], usual, ways) or self._repeats_letter(rows[number], keys)
+            or _lacks_fields(rows[number], columns, is_short=not usual) or (usual and _has_torn_key(rows[number], keys))
+        ]  # fmt: skip
         self._rows = {number: row for number, row in self._rows.items() if number not in odd}
-        return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._find_cut(frame)
+        is_odd = pl.col("_form").is_in(odd)
+        return _unread(frame.filter(is_odd), "printed like no other") + self._find_cut(frame.filter(~is_odd))
+
+    def _find_columns(self, usual: Sequence[Row]) -> set[str]:
+        """Return the columns that each row must have: of the most frequent form; all known ones if none is frequent."""
+        most = set(usual[0].columns) if usual else set(self._columns).intersection(self._known)
+        return most - self._late
+
+    def _repeats_letter(self, row: Row, keys: set[str]) -> bool:
+        """Whether a key of the row is one of `keys` or a known key with a letter printed twice, as in `mmemory`."""
+        unknown = {one.key for one in row.fields} - self._known_keys
+        twice = ((key, at) for key in unknown for at in range(1, len(key)) if key[at - 1] == key[at])
+        return any(key[:at] + key[at + 1 :] in keys | self._known_keys for key, at in twice)
 
     def _find_ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
         """Return column → accepted ways: those seen at more than one step.
@@ -128,8 +143,13 @@ def _contradict(shapes: Sequence[Shape]) -> bool:
 def _is_damaged(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
     """Whether a row of a rare form lost text. `usual`: a row of each frequent form, the most frequent first."""
     other_run = usual and row.total not in {one.total for one in usual}
-    lacks = usual and not row.excused and set(usual[0].columns) - set(row.columns)
-    return bool(not row.regular or other_run or lacks) or not all(_fits(one, ways[one.column]) for one in row.fields)
+    return bool(not row.regular or other_run) or not all(_fits(one, ways[one.column]) for one in row.fields)
+
+
+def _lacks_fields(row: Row, columns: set[str], *, is_short: bool) -> bool:
+    """Whether the row lacks one of `columns` or, in a short log, any loss: all versions of all trainers print one."""
+    lacks_loss = is_short and not any("loss" in column for column in row.columns)
+    return not row.excused and (lacks_loss or not columns <= set(row.columns))
 
 
 def _has_torn_key(row: Row, keys: set[str]) -> bool:

@@ -13,6 +13,8 @@ from tasks.scrape.prefixes import is_plain
 
 _DIGITS = re.compile(rb"\d+")
 SEPARATOR = b"\x1f"
+# matches after a row if the next line may be the rest of the row's last number: a terminal folded the row there
+FOLDED = re.compile(rb"[ \t]*\r?\n[ \t]{0,8}[\d.][\d.,]{0,19}[ \t]*(?:\||\r?(?:\n|\Z))")
 # lower-case texts of numbers that are not finite
 _OPEN = (b"nan", b"inf", b"infinity")
 # numbers in Python's format `.4`; whole numbers have no point
@@ -103,6 +105,8 @@ class RowGrammar:
     parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, head's position, earlier row, is log's end)
     time: re.Pattern[bytes]  # group 1: a time in the text before a row; the last match is used
     known: frozenset[str] = frozenset()  # all columns that known versions print
+    keys: frozenset[str] = frozenset()  # all keys that known versions print before a number
+    late: frozenset[str] = frozenset()  # columns that the first rows may lack
     unfinished: frozenset[str] = frozenset()  # columns in which a row's last number, if not `certain`, may be cut
     body: re.Pattern[bytes] | None = None  # matches in a row after its head; elsewhere it shows a lost head
     evaluation: re.Pattern[bytes] | None = None  # start of an evaluation's line, in which `body` matches too
@@ -138,7 +142,7 @@ def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes) -> L
     for one in row.fields:
         parts += [_literal(line[at : one.begin], one), b"(" + _number(one.shape) + b")"]
         at = one.end
-    parts += [re.escape(line[at : row.end]), row.tail]
+    parts += [re.escape(line[at : row.end]), row.tail, b"" if row.certain else b"(?!%s)" % FOLDED.pattern]
     pattern = b"".join(parts)
     following = re.compile(rb"(?m)[\s\S]%s|" % pattern)
     return Layout(re.compile(b"(?m)" + pattern), following, row, stamp is not None, is_plain(before))

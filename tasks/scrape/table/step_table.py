@@ -16,7 +16,7 @@ import polars as pl
 from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.prefixes import is_plain, line_before, line_begin
 from tasks.scrape.table.row_forms import RowForms
-from tasks.scrape.table.row_grammar import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
+from tasks.scrape.table.row_grammar import FOLDED, SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
 from tasks.scrape.window import Window
 
 LAYOUTS, LEARNT_FROM = 16, 3  # limit of layouts; a form's layout is derived from its third row
@@ -39,7 +39,7 @@ class StepTable:
         self.before = b""  # the first non-empty text before a row on its line, of the rows that the grammar read
         self.first_offset = self.last_offset = -1  # offsets of the first and of the last row; -1 without rows
         self.single: list[dict[str, Any]] = []  # rows of the current window that the grammar read
-        self.forms = RowForms(dialect.known, dialect.unfinished)
+        self.forms = RowForms(dialect)
         self._until = -1  # offset of the end of the last row
         self._usual: Row | None = None  # the row to which the grammar compares others
         self._layouts: list[Layout] = []
@@ -65,7 +65,8 @@ class StepTable:
                 stop = data.find(b"\n", position, position + LINE) + 1 or min(len(data), position + LINE)
                 line = data[begin:stop]
                 row = self.dialect.parse(line, position - begin, self._usual, window.last and stop == len(data))
-                if row is None or not self.forms.admits(row):
+                folded = row is not None and not row.certain and FOLDED.match(data, begin + row.end)
+                if row is None or folded or not self.forms.admits(row):
                     self._refuse(window, position)
                     known = stop - 1 if data[stop - 1 : stop] == b"\n" else len(data)
                     if following := self.dialect.head.search(data, head.end(), known):  # another row on this line
@@ -207,7 +208,7 @@ class StepTable:
         while self.dialect.body and (found := self.dialect.body.search(window.data, begin, end)):
             before = line_begin(window.data, found.start())
             if evaluation is None or not evaluation.search(window.data, before, found.end()):
-                self._refuse(window, found.start())
+                self._refuse(window, max(begin, before))
             begin = window.data.find(b"\n", found.start(), end)
             if begin < 0:
                 return

@@ -14,3 +14,11 @@ def fuzzing() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[3]))
         yield importlib.import_module("tests.fuzzing.logs")
+
+
+@pytest.fixture(scope="module")
+def torn_rows() -> Iterator[Any]:
+    """The module that tears single rows of the sample logs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[3]))
+        yield importlib.import_module("tests.fuzzing.torn_rows")

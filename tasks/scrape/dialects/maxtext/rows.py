@@ -33,6 +33,7 @@ def column_name(key: str) -> str:
     return _COLUMNS.get(key, f"{key} (log)" if key in _OURS else key)
 
 
+KEYS = _KNOWN | {"step"}
 KNOWN = frozenset(map(column_name, _KNOWN))
 UNFINISHED = frozenset(map(column_name, _THREE))  # a row's last number may be cut if it has fewer than 3 decimals
 

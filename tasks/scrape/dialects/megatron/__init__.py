@@ -4,7 +4,7 @@ import re
 
 from tasks.scrape.dialects.dialect import LogDialect
 from tasks.scrape.dialects.megatron.event_collector import PATTERNS, MegatronEventCollector
-from tasks.scrape.dialects.megatron.rows import BODY, HEAD, KNOWN, parse
+from tasks.scrape.dialects.megatron.rows import BODY, HEAD, KEYS, KNOWN, parse
 from tasks.scrape.prefixes import TIME, is_glued
 
 DIALECT = LogDialect(
@@ -15,7 +15,7 @@ DIALECT = LogDialect(
         rb"using world size: \d+, data-parallel|-{5,80} arguments -{5,80}|\(tensor, pipeline\) model parallel rank"
     ),
     row=b"elapsed time per iteration",
-    head=HEAD, parse=parse, patterns=PATTERNS, collector=MegatronEventCollector, time=TIME, known=KNOWN, body=BODY,
-    glued=is_glued,
+    head=HEAD, parse=parse, patterns=PATTERNS, collector=MegatronEventCollector, time=TIME, known=KNOWN, keys=KEYS,
+    body=BODY, glued=is_glued,
     run_starts=(b"----- arguments -----",),
 )  # fmt: skip
