@@ -20,6 +20,7 @@ from tasks.records.function import FunctionComparison, RoundingBand, RoundingErr
 # How many times further than two perturbed runs of one arm the arms' losses may part. Among equal functions the largest
 # factor measured was 2.4 (benchmarks/same_function.py).
 CURVE_LIMIT = 4.0
+LAST_BITS = 4 * 2.0**-24  # of a loss in float32, whose sum over tokens may round anew
 PRINTED = 12**-0.5 * 2**0.5  # standard deviation of the difference of two values rounded to 1
 UP_TO_ROUNDING = "one function, up to rounding"
 # Largest factor between the arms' rounding errors. See docs/decisions/0103-same-function.md for its measurement.
@@ -70,9 +71,7 @@ def measure_distance(curves: MetricParity, band: RoundingBand | None) -> float:
     if band is None:
         return inf
     gaps = curves.sides[1].mean(axis=0) - curves.sides[0].mean(axis=0)
-    allowed = hypot(band.rms, PRINTED * curves.unit)
-    if not allowed:
-        return inf if np.any(gaps) else 0.0
+    allowed = hypot(band.rms, PRINTED * curves.unit, LAST_BITS * abs(band.loss))
     scaled = gaps / np.maximum(1.0, (np.arange(len(gaps)) + 1) / band.steps)
     windows = [scaled[begin : begin + band.steps] for begin in range(0, len(scaled), band.steps)]
     return float(max(_rms(window) * min(1.0, (len(window) / band.steps) ** 0.5) for window in windows) / allowed)

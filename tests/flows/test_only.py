@@ -1,6 +1,7 @@
 """`maxview compare … --only`: both steps are recorded and compared; nothing is trained."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 pytestmark = pytest.mark.long
 
+ROOT = Path(__file__).parents[2]
 SMALL = ("--set", "steps=6", "--set", "max_target_length=32", "--case", "01_base")
 
 
@@ -23,3 +25,45 @@ def test_one_program_in_both_arms_takes_no_turns(maxview: Maxview, tmp_path: Pat
     assert [(row["title"], row["verdict"]) for row in record["rows"]] == [("Step time of the program", "same")]
     assert "nothing was trained" in record["headline"]
     assert not [*(tmp_path / "o").glob("runs/*/record.json")]
+
+
+NORM = "wide * jax.lax.rsqrt(mean_square + epsilon)"
+ROUNDS, CHANGES = "wide / jnp.sqrt(mean_square + epsilon)", "wide * jax.lax.rsqrt(mean_square + 0.1 * epsilon)"
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone of the trainer with the branches `rounds` and `changes`, which edit the norm."""
+    folder = tmp_path / "clone"
+    for package in ("configs", "model"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    layers = folder / "model" / "decoder" / "layers.py"
+    text = layers.read_text()
+    assert text.count(NORM) == 1
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "the trainer")
+    for branch, norm in (("rounds", ROUNDS), ("changes", CHANGES)):
+        git(folder, "checkout", "-q", "-b", branch, "main")
+        layers.write_text(text.replace(NORM, norm))
+        git(folder, "commit", "-q", "-a", "-m", branch)
+    return folder
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@localhost", *words], cwd=folder, check=True)
+
+
+@pytest.mark.parametrize(("branch", "verdict", "status"), [("rounds", "same", 0), ("changes", "changed", 1)])
+def test_a_branch_that_rounds_is_the_same_and_a_changed_constant_is_not(
+    maxview: Maxview, clone: Path, branch: str, verdict: str, status: int
+) -> None:
+    refs = ("--repository", str(clone), "--baseline", "main", "--branch", branch)
+    done = maxview("compare", "main-vs-branch", *SMALL, *refs, "--only", "function", "--out", "o", "--json")
+    assert done.returncode == status, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["verdict"] == verdict
+    function = record["function"]
+    assert function["answer"] == {"same": "same", "changed": "another"}[verdict]
+    assert (function["gap"] < 1e-13) == (verdict == "same")
+    assert function["as_run"] > 1e-6  # as run, both differ
