@@ -5,7 +5,7 @@ draw is the result of a call of `jax.random`. It counts as different if its key 
 arm's step has.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -103,25 +103,17 @@ class ArmValues:
         return trace_keys(self.step, self.observation.arguments)
 
     def value_of(self, leaf: Leaf) -> str:
-        """Return a text that identifies an operand by its value."""
-        if leaf[0] in TENSORS:
-            return self.rows[leaf[1]].value if leaf[0] == "row" else self.step.arguments[leaf[1]]
-        return f"{leaf[0]} {leaf[1]}"
+        """Return the value of a row or of an argument."""
+        return self.rows[leaf[1]].value if leaf[0] == "row" else self.step.arguments[leaf[1]]
 
     def inputs(self, row: TensorRow) -> tuple[str, ...]:
-        """Return the values of the tensors that an operation reads, in order, without constants.
-
-        A value is followed by the index of the part if the operation reads a part of a tensor.
-        """
-        return tuple(text for origin in row.origins for text in self._made(origin))
+        """Return the values of the tensors that an operation reads, in order, without constants."""
+        read = (leaf for origin in row.origins for leaf in leaves(origin) if leaf[0] in TENSORS)
+        return tuple(map(self.value_of, read))
 
     def constants(self, row: TensorRow) -> tuple[str, ...]:
         """Return the constants that an operation reads, in order: literals as text, other constants as digests."""
         return tuple(str(leaf[1]) for origin in row.origins for leaf in leaves(origin) if leaf[0] not in TENSORS)
-
-    def _made(self, origin: Origin) -> Iterator[str]:
-        turn = f" {origin[1]}" if origin[0] == "part" else ""
-        yield from (self.value_of(leaf) + turn for leaf in leaves(origin) if leaf[0] in TENSORS)
 
 
 @dataclass

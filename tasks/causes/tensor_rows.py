@@ -12,7 +12,7 @@ from typing import Any
 from tasks.causes.equal_values import name_values
 from tasks.records.observation import TENSORS, Pass
 
-type Origin = list[Any]  # ["row", n], ["arg", n], ["lit", text], ["const", digest], ["part", i, origin], ["parts", […]]
+type Origin = list[Any]  # ["row", n], ["arg", n], ["lit", text], ["const", digest] or ["parts", [origin, …]]
 type Leaf = tuple[Any, ...]  # an origin of the first four kinds, as a tuple
 
 _LOOP = re.compile(r"scan(\d+)\[(\d+)\]")
@@ -122,9 +122,6 @@ def _read_lines(file: Path) -> list[Any]:
 
 def leaves(origin: Origin) -> list[Leaf]:
     """Return all rows, arguments, literals and constants from which an operand is assembled."""
-    kind = origin[0]
-    if kind == "part":
-        return leaves(origin[2])
-    if kind == "parts":
+    if origin[0] == "parts":
         return [leaf for part in origin[1] for leaf in leaves(part)]
     return [tuple(origin)]

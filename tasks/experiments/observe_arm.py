@@ -53,6 +53,8 @@ def observe_arm(
         profile=profile,
         batches=batches,
     )
+    if tensors:
+        own["OPENBLAS_NUM_THREADS"] = "1"  # a second thread doubles the CPU time of small products
     moved = moved.model_copy(update={"environment": {**moved.environment, **own}})
     try:
         run_to_end(moved, folder / LOG)

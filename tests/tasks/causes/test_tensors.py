@@ -205,6 +205,30 @@ def test_an_edit_that_only_rounds_has_no_root_and_the_program_names_its_line(
     assert any(ROUNDED[edit][1] in source[line - 1] for line in lines), program.sentence
 
 
+UNROLLED = (
+    ('x, _ = jax.lax.scan(jax.checkpoint(body), batch["x"], (params["layers"], jnp.arange(LAYERS)))', 'x = batch["x"]'),
+    ("    logits = norm", """    for n in range(LAYERS):
+        weights = jax.tree.map(lambda w: w[n], params["layers"])
+        x, _ = jax.checkpoint(body)(x, (weights, jnp.int32(n)))
+    logits = norm"""),
+)  # fmt: skip
+
+
+def test_unrolled_layers_are_no_root(compare: Compare) -> None:
+    assert compare(*UNROLLED).roots == ()
+
+
+# not the key without its layer: the loop's counter, which only one arm has and which changes the key, is named first
+@pytest.mark.long
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "key without its layer"])
+def test_a_fault_in_unrolled_layers_is_named_by_its_line(fault: str, compare: Compare) -> None:
+    edit, mark = FAULTS[fault]
+    found = compare(*UNROLLED, edit)
+    assert found.first is not None
+    source = Path(found.first.path).read_text().splitlines()
+    assert mark in source[found.first.line - 1], found.sentence
+
+
 def test_other_first_weights_are_named_first_also_if_they_are_replaced(compare: Compare) -> None:
     apart = compare(words=("1",))
     assert {root.operation for root in apart.roots if root.kind == "argument"} == {"parameter", "data"}

@@ -1,8 +1,8 @@
 """Evaluates a step's jaxpr operation by operation in float64, and writes a line of JSON (a row) for each result.
 
 A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` has the origin of each operand:
-`["row", n]` and `["arg", n]` (results and arguments by index), `["lit", text]`, `["const", digest]`, `["part", i,
-origin]` (slice i of a scan's input) or `["parts", [origin, …]]` (a scan's stacked output). `type` is the program's.
+`["row", n]` and `["arg", n]` (results and arguments by index), `["lit", text]`, `["const", digest]` or
+`["parts", [origin, …]]` (a scan's stacked output). A slice of a scan's input is a row, too. `type` is the program's.
 `v` is the value of `bits.take_fingerprint` for floats, else of `bits.measure`. The first line is
 `{"arguments": [v, …]}`, the last line `{"results": [origin, …]}`.
 
@@ -28,6 +28,7 @@ from .stderr_lines import describe_error
 type Origin = list[Any]
 type Operand = tuple[Any, Any, Origin]  # an array, its shadow, and its origin
 _LONG_LOOP = 20_000  # limit of evaluated equations in a scan; a longer scan is evaluated as one operation
+SLICE = "slice of a loop's input"
 _ROUNDING = frozenset({"round", "floor", "ceil", "sign"})
 _ADDRESS = re.compile(r" at 0x\w+")
 _PLACEMENT = frozenset(
@@ -135,8 +136,12 @@ class Evaluation:
                 shadows = [bits.perturb(to_numpy(one), self.rows) if float64.is_float(one) else one for one in shadows]
         origins = [origin for *_, origin in operands]
         return [
-            (value, shadow if float64.is_float(value) else value, self._row(equation, value, shadow, n, where, origins))
-            for n, (value, shadow) in enumerate(zip(results, shadows, strict=True))
+            (
+                value,
+                shadow if float64.is_float(value) else value,
+                self._row(equation, value, shadow, where, origins, variable=variable, output=n),
+            )
+            for n, (value, shadow, variable) in enumerate(zip(results, shadows, equation.outvars, strict=True))
         ]
 
     def _run(self, equation: Any, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
@@ -166,10 +171,12 @@ class Evaluation:
         length, (consts, carries) = params["length"], jaxprs.scan_sizes(params)
         body, held = jaxprs.open_body(params["jaxpr"])
         fixed, carry, rows = operands[:consts], operands[consts : consts + carries], operands[consts + carries :]
+        inputs = list(zip(rows, body.invars[consts + carries :], strict=True))
         made: list[list[Operand]] = [[]] * length
         for i in reversed(range(length)) if params["reverse"] else range(length):
-            given = [*fixed, *carry, *map(slice_of, rows, [i] * len(rows))]
-            results = self._jaxpr(body, held, given, where.inside(equation, f"/scan{length}[{i}]"))
+            inside = where.inside(equation, f"/scan{length}[{i}]")
+            given = [*fixed, *carry, *(self._slice(equation, row, variable, i, inside) for row, variable in inputs)]
+            results = self._jaxpr(body, held, given, inside)
             carry, made[i] = results[:carries], results[carries:]
         if not length:
             return [
@@ -178,11 +185,32 @@ class Evaluation:
             ]
         return [*carry, *map(stack, zip(*made, strict=True))]
 
-    def _row(self, equation: Any, value: Any, shadow: Any, output: int, where: Where, origins: list[Origin]) -> Origin:
-        kind = equation.outvars[output].aval.dtype
+    def _slice(self, equation: Any, operand: Operand, variable: Any, i: int, where: Where) -> Operand:
+        """Return slice `i` of a scan's input, whose type the variable has."""
+        whole, shadows, origin = operand
+        value = whole[i]
+        shadow = value if shadows is whole else shadows[i]
+        if origin[0] == "parts":
+            return value, shadow, origin[1][i]
+        return value, shadow, self._row(equation, value, shadow, where, [origin], variable=variable, operation=SLICE)
+
+    def _row(
+        self,
+        equation: Any,
+        value: Any,
+        shadow: Any,
+        where: Where,
+        origins: list[Origin],
+        *,
+        variable: Any,
+        output: int = 0,
+        operation: str = "",
+    ) -> Origin:
+        """Write a row; return its origin. variable: has the program's type."""
+        kind = variable.aval.dtype
         row = {
             "path": where.path,
-            "op": equation.primitive.name,
+            "op": operation or equation.primitive.name,
             "from": origins,
             "at": where.place_of(equation),
             "stack": where.stack_of(equation),
@@ -216,13 +244,6 @@ def measure(value: Any, shadow: Any) -> list[Any]:
 def to_numpy(value: Any) -> Any:
     """Return an array on the host; typed keys stay JAX arrays."""
     return value if bits.is_key(value) else np.asarray(value)
-
-
-def slice_of(operand: Operand, i: int) -> Operand:
-    """Return slice `i` of a scan's input."""
-    value, shadow, origin = operand
-    part = value[i]
-    return part, part if shadow is value else shadow[i], origin[1][i] if origin[0] == "parts" else ["part", i, origin]
 
 
 def stack(rows: Sequence[Operand]) -> Operand:

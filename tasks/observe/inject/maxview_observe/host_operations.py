@@ -4,6 +4,7 @@ XLA would compile each operation for every shape. A compile takes about 25 ms of
 of an evaluation's time.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,9 +20,10 @@ _OF_FLOATS: dict[str, Callable[..., Any]] = {
     "div": np.divide, "exp": np.exp, "exp2": np.exp2, "log": np.log, "log1p": np.log1p, "expm1": np.expm1,
     "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil,
     "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x), "logistic": lambda x: 1 / (1 + np.exp(-x)),
-    "is_finite": np.isfinite,
+    "is_finite": np.isfinite, "sign": np.sign,
 }  # fmt: skip
 _REDUCTIONS: dict[str, Callable[..., Any]] = {"reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min}
+_LARGE = 1 << 27  # multiplications from which XLA multiplies matrices: NumPy has one thread here
 _SAME = frozenset({
     "name", "stop_gradient", "copy", "copy_p", "reduce_precision", "device_put", "optimization_barrier",
     "sharding_constraint", "mesh_cast", "reshard", "layout_constraint",
@@ -32,6 +34,8 @@ def on_host(name: str, params: dict[str, Any], values: Sequence[Any]) -> list[An
     """Return the results of an operation on arrays of integers, booleans and float64; None if NumPy cannot do it."""
     if name in _SAME:
         return list(values)
+    if name == "iota":
+        return [_count(np.dtype(params["dtype"]), params["shape"], params["dimension"])]
     if not values or not all(isinstance(value, np.ndarray) for value in values):
         return None
     with np.errstate(all="ignore"):
@@ -94,18 +98,28 @@ def _convert(value: Any, kind: np.dtype[Any]) -> Any:
 
 
 def _multiply(left: Any, right: Any, contracted: Any, batched: Any) -> Any:
-    """Return the product of `dot_general`: batch axes first, then the free axes of the left and of the right."""
-    sides = []
-    for value, summed, batch in zip((left, right), contracted, batched, strict=True):
-        free = [axis for axis in range(value.ndim) if axis not in summed and axis not in batch]
-        sides.append((value, list(batch), free, list(summed)))
-    (a, b0, a1, a2), (b, _, b1, b2) = sides
-    sizes = [a.shape[axis] for axis in b0]
-    rows, columns = [a.shape[axis] for axis in a1], [b.shape[axis] for axis in b1]
-    depth = int(np.prod([a.shape[axis] for axis in a2], dtype=int))
-    first = a.transpose([*b0, *a1, *a2]).reshape([*sizes, int(np.prod(rows, dtype=int)), depth])
-    second = b.transpose([*sides[1][1], *b2, *b1]).reshape([*sizes, depth, int(np.prod(columns, dtype=int))])
-    return np.matmul(first, second).reshape([*sizes, *rows, *columns])
+    """Return the product of `dot_general`, with its batch axes first, then the free axes of the left and of the right.
+
+    None if XLA's threads are quicker.
+    """
+    free = [
+        [axis for axis in range(value.ndim) if axis not in (*summed, *batch)]
+        for value, summed, batch in zip((left, right), contracted, batched, strict=True)
+    ]
+    batch, rows = [[left.shape[axis] for axis in axes] for axes in (batched[0], free[0])]
+    columns, depth = [right.shape[axis] for axis in free[1]], [left.shape[axis] for axis in contracted[0]]
+    if math.prod(batch + rows + columns + depth) > _LARGE:
+        return None
+    first = left.transpose([*batched[0], *free[0], *contracted[0]]).reshape([*batch, math.prod(rows), math.prod(depth)])
+    second = right.transpose([*batched[1], *contracted[1], *free[1]])
+    return np.matmul(first, second.reshape([*batch, math.prod(depth), math.prod(columns)])).reshape(
+        [*batch, *rows, *columns]
+    )
+
+
+def _count(kind: np.dtype[Any], shape: Any, dimension: int) -> Any:
+    """Return an array whose elements are their index along an axis."""
+    return _broadcast(np.arange(shape[dimension], dtype=kind), shape, [dimension])
 
 
 def _broadcast(value: Any, shape: Any, dimensions: Any) -> Any:
