@@ -23,7 +23,7 @@ from tasks.causes.kept_programs import have_programs
 from tasks.causes.subjects import announce, name_explainable_differences, plans_of, wants_explanation
 from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
-from tasks.experiments.interleave import limits_of, say_cost
+from tasks.experiments.interleave import limits_of, refuse_elsewhere, say_cost
 from tasks.experiments.same_function import COST
 from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import find_checkpoint
@@ -160,7 +160,7 @@ def compare_cases(
             own = list(group)
             runs = assemble_case(own, list(run(own)), store, cases=cases_in_all, steps=CASE_STEPS)
             records = list(runs.runs)
-            if have_programs(records, store):
+            if have_programs(records, store) or refuse_elsewhere(records) is not None:
                 runs = runs.model_copy(update={"turns": time_programs_of(runs, store, interleave_s)})
             runs = runs.model_copy(update={"function": compare_functions_of(request, runs, store)})
             if patience is None:
@@ -271,9 +271,11 @@ def time_programs_of(runs: CaseRuns, store: Store, limit_s: float | None) -> Pro
 
     `explain: off` in the comparison's file prevents it, too. A failure is reported, and runs are judged.
     """
-    plans = plans_of(runs.runs)
-    if plans is None or limit_s is None or not wants_explanation(runs.comparison) or not may_differ_in_time(runs):
+    if limit_s is None or not wants_explanation(runs.comparison) or not may_differ_in_time(runs):
         return None
+    plans = plans_of(runs.runs)
+    if plans is None:
+        return refuse_elsewhere(runs.runs)
     limits = limits_of(runs.rules, cases=runs.cases, limit_s=limit_s)
     EVENTS.put(Explaining(runs.case, f"the programs differ, also in time? {say_cost(limits)}"))
     try:

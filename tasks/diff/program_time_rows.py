@@ -4,6 +4,7 @@ from configs.verdict_rules import Tolerance, VerdictRules
 from tasks.diff.arms import Arms
 from tasks.diff.decide import show_duration, show_threshold
 from tasks.diff.metric_rows import NOT_JUDGED, make_row
+from tasks.metrics.program_metrics import GIB
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records import Decision, Measured, MetricDiff, ProgramTimes, TimeRatio, Verdict
 from tasks.records.text import counted, show_interval
@@ -35,7 +36,7 @@ def decide_program(times: ProgramTimes, tolerance: Tolerance) -> Decision:
         verdict, reason = "same", f"{show_ratio(wall)}, inside {show_threshold(tolerance)} ({tolerance.why})"
     else:
         verdict = "unknown"
-        longer = f"--interleave {max(round(times.limit_s / 60) * 5, 5)}m"
+        longer = f"--interleave {longer_limit(times)}"
         reason = f"{show_ratio(wall)} after {show_duration(times.limit_s)}: may be beyond {show_threshold(tolerance)}"
         reason += f", and may be nothing; give it longer: {longer}"
     return Decision(
@@ -51,13 +52,20 @@ def decide_program(times: ProgramTimes, tolerance: Tolerance) -> Decision:
     )
 
 
+def longer_limit(times: ProgramTimes) -> str:
+    """Return the limit of longer turns, as the option --interleave takes it."""
+    return f"{max(round(times.limit_s / 60), 1) * 5}m"
+
+
 def describe_turns(times: ProgramTimes) -> str:
     """Return how the programs were measured, as text."""
     where = "in one process" if times.processes == 1 else "in two processes, by a token"
     how = f"{counted(times.rounds, 'round')} {where}, {times.draws} × new executables and buffers"
     alone = "; one program at a time, because both states do not fit into memory" if times.alone else ""
     cpu = f"; processor time {show_ratio(times.cpu)}" if times.cpu is not None else ""
-    return f"{how}{alone}{cpu}"
+    left, right = times.peak_bytes
+    sizes = f"; memory of a device {left / GIB:.4g} and {right / GIB:.4g} GiB" if left and right else ""
+    return f"{how}{alone}{cpu}{sizes}"
 
 
 def show_ratio(ratio: TimeRatio) -> str:

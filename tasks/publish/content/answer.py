@@ -184,6 +184,8 @@ def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
         return "Then this command continues the run that died from its last checkpoint, and reuses the others"
     if "--case all" in command:
         return "This command trains both arms of every case: do they differ anywhere else?"
+    if "--interleave" in command:
+        return f"This command lets both programs take turns for longer, and trains nothing: {question}"
     if "--until-decided" in command:
         return f"This command repeats both arms as often as it takes: {question}"
     if "--repeats" in command:

@@ -12,10 +12,13 @@ from configs.comparison import list_names, load_comparison, load_target
 from configs.load import COMMAND_LINE
 from tasks.diff.compare_logs import options_of
 from tasks.diff.decide import MIN_REPEATS, ONE_RUN
+from tasks.diff.program_time_rows import longer_limit
+from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.arm_config import find_unfit
 from tasks.store.mirror import name_store, out_option
 
+TIMES = frozenset({PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name})
 CONTRADICTIONS = ("same-log", "log-disagrees", "repeated-steps")  # findings about unusable files: only new runs help
 
 
@@ -36,11 +39,16 @@ def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]
 
 
 def add_next_of_experiments(record: ComparisonRecord, plans: Sequence[RunPlan]) -> ComparisonRecord:
-    """Return the comparison of two programs with its next command: train both arms."""
+    """Return the comparison of two programs with its next command: longer turns if they did not decide, else train."""
     train = ["maxview", "compare", record.comparison, "--case", record.case, "--target", plans[0].target]
-    return record.model_copy(
-        update={"next_command": shlex.join([*train, *options_of_plan(plans[0]), *options_of_arms(plans)])}
-    )
+    longer = _longer_turns(record)
+    words = [
+        *train,
+        *(["--only", "time", *longer] if longer else []),
+        *options_of_plan(plans[0]),
+        *options_of_arms(plans),
+    ]
+    return record.model_copy(update={"next_command": shlex.join(words)})
 
 
 def _plans_of_arms(record: ComparisonRecord, runs: Sequence[RunRecord]) -> list[RunPlan]:
@@ -73,6 +81,8 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     if record.verdict in ("regressed", "improved") and ONE_RUN in timed:
         return [*compare, "--case", record.case, *options, "--repeats", str(MIN_REPEATS)]
     if record.verdict == "unknown":
+        if more := _longer_turns(record):
+            return [*compare, "--case", record.case, *options, *more]
         # not --repeats: the number would be a guess, because new runs change the estimate of the noise
         return [*compare, "--case", record.case, *options, "--until-decided"]
     if any(plan.trainer == "command" for plan in plans):  # a custom command supports its comparison's cases only
@@ -89,6 +99,14 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     if place.topology is None and all("libtpu" in plan.versions and not plan.aa for plan in plans):
         return ["maxview", "preflight", record.comparison, "--case", record.case, *same]
     return []
+
+
+def _longer_turns(record: ComparisonRecord) -> list[str]:
+    """Return the option for longer turns of the programs if their time is undecided and no other result is; else []."""
+    unknown = {row.metric for row in record.rows if row.verdict == "unknown"}
+    if record.turns is None or PROGRAM_TIME.name not in unknown or unknown - TIMES:
+        return []
+    return ["--interleave", longer_limit(record.turns)]
 
 
 def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[str]:
@@ -109,6 +127,8 @@ def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[
     words = ["maxview", "bisect", record.comparison, "--good", before.commit[:9], "--bad", after.commit[:9]]
     words += ["--case", record.case, "--target", record.target]
     words += ["--repository", after.repository] if after.repository else []
+    worse = {row.metric for row in record.rows if row.verdict in ("regressed", "changed") and not row.allowed}
+    words += ["--metric", "time"] if worse == {PROGRAM_TIME.name} else []  # trains nothing
     return [*words, *options_of_plan(after)]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from configs.comparison import list_names
 from tasks.publish.content.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
-from tasks.records import CodeVersion, Commit, ComparisonRecord, RunPlan
+from tasks.records import CodeVersion, Commit, ComparisonRecord, ProgramTimes, RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import Store
 
@@ -187,3 +187,19 @@ def test_logs_are_passed_again(record_002: ComparisonRecord) -> None:
     assert repeat_command(logged, None, None) == ""
     next_one = logged.model_copy(update={"next_command": command})
     assert repeat_command(next_one, gone, gone) == ""  # type: ignore[arg-type] # the page has it already
+
+
+def undecided_turns(record: ComparisonRecord, *others: str) -> dict[str, Any]:
+    """Changes that make the time of the program undecided, and further metrics."""
+    rows = [
+        record.rows[0].model_copy(update={"metric": metric, "verdict": "unknown"})
+        for metric in ("program_step_s", *others)
+    ]
+    return {"findings": (), "verdict": "unknown", "rows": tuple(rows), "turns": ProgramTimes(limit_s=60.0)}
+
+
+def test_undecided_turns_are_continued_before_anything_is_trained(record_002: ComparisonRecord, tmp_path: Path) -> None:
+    command = next_after(record_002, tmp_path, **undecided_turns(record_002, "step_time_s"))
+    assert command.endswith("--interleave 5m")
+    other = next_after(record_002, tmp_path, **undecided_turns(record_002, "loss"))
+    assert "--until-decided" in other

@@ -1,0 +1,126 @@
+"""Programs take turns only where both can; otherwise a sentence says why."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.experiments import interleave as module
+from tasks.experiments.interleave import TurnLimits, find_python, interleave, limits_of, read_result, refuse_elsewhere
+from tasks.experiments.recordings import IDENTITY
+from tasks.records import Observation, RunPlan, RunReading, RunRecord
+
+LIMITS = TurnLimits(chance=0.005, tolerance=0.015, least=0.005, limit_s=1.0)
+
+
+def make_plan(arm: str, **changes: Any) -> RunPlan:
+    fields: dict[str, Any] = {
+        "comparison": "main-vs-branch", "case": "01_base", "arm": arm, "repeat": 0, "trainer": "maxview",
+        "target": "cpu", "backend": "local", "config": {"steps": 6}, "origins": {}, "commit": None, "dirty": False,
+        "versions": {}, "environment": {"JAX_PLATFORMS": "cpu"}, "argv": (sys.executable,), "time_limit_s": 60,
+        "run_name": arm, "directory": f"/out/runs/{arm}", "identity": arm,
+    }  # fmt: skip
+    return RunPlan(**(fields | changes))
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Callable[..., Path]:
+    """recorded(baseline={…}, candidate={…}): the folder with two recordings that need no trainer."""
+
+    def make(**sides: dict[str, Any]) -> Path:
+        for side, changes in sides.items():
+            folder = tmp_path / side
+            folder.mkdir()
+            observation = Observation(**({"step": "train_step", "platform": "cpu", "devices": 1} | changes))
+            (folder / "observation.json").write_text(observation.model_dump_json())
+            (folder / IDENTITY).write_text(side)
+        return tmp_path
+
+    return make
+
+
+PLANS = make_plan("baseline"), make_plan("candidate")
+NAMES = ("old", "new")
+
+
+def test_programs_of_other_devices_take_no_turns(recorded: Callable[..., Path]) -> None:
+    folder = recorded(baseline={}, candidate={"devices": 8})
+    found = interleave(PLANS, NAMES, folder, LIMITS)
+    assert found.problem == "the programs run on other devices: old on 1 × cpu and new on 8 × cpu"
+
+
+def test_two_versions_of_jax_on_a_tpu_take_no_turns(recorded: Callable[..., Path]) -> None:
+    folder = recorded(
+        baseline={"platform": "tpu", "software": {"jax": "0.11.0"}},
+        candidate={"platform": "tpu", "software": {"jax": "0.12.0"}},
+    )
+    assert "a TPU belongs to one process" in interleave(PLANS, NAMES, folder, LIMITS).problem
+
+
+def test_an_incomplete_recording_names_its_arm(recorded: Callable[..., Path]) -> None:
+    folder = recorded(baseline={}, candidate={})  # without programs
+    assert interleave(PLANS, NAMES, folder, LIMITS).problem.startswith("old: the step was not recorded")
+
+
+def test_a_killed_process_is_one_sentence(recorded: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = recorded(baseline={}, candidate={})
+    script = folder / "start.py"
+    script.write_text("import os, signal\nprint('turns 8 draws', flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.setattr(module, "START", script)
+    found = interleave(PLANS, NAMES, folder, LIMITS)
+    assert "was killed by signal 9, as when memory runs out (turns 8 draws)" in found.problem
+
+
+def test_a_result_is_reused_for_the_same_limits_only(
+    recorded: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = recorded(baseline={}, candidate={})
+    result = {
+        "wall": [0.0, -0.001, 0.001], "cpu": [0.0, -0.001, 0.001], "decided": True, "draws": 8, "rounds": 80,
+        "steps_per_turn": 1, "steps": [80, 80], "step_s": [0.1, 0.1], "compile_s": [1.0, 1.0],
+        "peak_bytes": [None, None], "alone": False, "seconds": 9.0, "load": 0.5,
+    }  # fmt: skip
+    script = folder / "start.py"
+    script.write_text(f"import sys\nopen({str(folder / 'calls')!r}, 'a').write('.')\n"
+                      f"open(sys.argv[3], 'w').write({json.dumps(result)!r})\n")  # fmt: skip
+    monkeypatch.setattr(module, "START", script)
+    assert interleave(PLANS, NAMES, folder, LIMITS).draws == 8
+    assert interleave(PLANS, NAMES, folder, LIMITS).draws == 8
+    assert (folder / "calls").read_text() == "."
+    interleave(PLANS, NAMES, folder, LIMITS.model_copy(update={"limit_s": 2.0}))
+    assert (folder / "calls").read_text() == ".."
+
+
+def test_an_interval_of_two_draws_may_be_of_any_width() -> None:
+    found = read_result(
+        {"wall": [0.0, -900.0, 900.0], "cpu": [0.0, -1.0, 1.0], "draws": 2, "rounds": 6, "steps": [6, 6],
+         "step_s": [1.0, 1.0], "peak_bytes": [1, 2], "alone": True, "seconds": 60.0, "load": 9.0},
+        LIMITS, processes=1,
+    )  # fmt: skip
+    assert found.wall is not None
+    assert found.wall.low == pytest.approx(-1.0)
+
+
+def test_runs_on_a_cluster_are_refused_by_their_target() -> None:
+    reading = RunReading(name="r", format="maxview")
+    runs = [
+        RunRecord(plan=plan, arm=plan.arm, label=plan.arm, commit=None, log="l", reading=reading)
+        for plan in (make_plan("a", backend="xpk", target="v6e-32"), make_plan("b", backend="xpk", target="v6e-32"))
+    ]
+    found = refuse_elsewhere(runs)
+    assert found is not None
+    assert found.problem == "the runs were on v6e-32, and turns need this machine's devices"
+    assert refuse_elsewhere([runs[0].model_copy(update={"plan": make_plan("a")})]) is None
+    assert refuse_elsewhere([runs[0].model_copy(update={"plan": None})]) is None
+
+
+def test_the_chance_is_half_of_the_cases_share() -> None:
+    assert limits_of(None, cases=2, limit_s=60.0).chance == pytest.approx(0.01 / 2 / 2)
+
+
+def test_the_python_of_a_plan_is_that_of_its_command() -> None:
+    assert find_python(make_plan("a", argv=("/env/bin/python3.12", "-m", "train"))) == "/env/bin/python3.12"
+    assert find_python(make_plan("a", argv=("bash", "run.sh"))) == sys.executable
