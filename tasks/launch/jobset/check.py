@@ -1,10 +1,11 @@
 """Finds the obstacles to JobSets, each with its remedy: missing rights, and a queue that cannot admit the job."""
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tasks.launch.backend import LaunchError
+from tasks.launch.backend import WITHOUT, LaunchError
 from tasks.launch.cluster import rights
 from tasks.launch.cluster.check import find_cluster_obstacles
 from tasks.launch.jobset.settings import JobSet
@@ -19,6 +20,8 @@ PRIORITY_RIGHTS = (rights.GET_PRIORITIES,)
 
 def find_obstacles(settings: JobSet) -> Iterator[str]:
     """Yield the obstacles to a run on the cluster, each with its remedy; connects to the cluster."""
+    if settings.project and shutil.which("gcloud") is None:
+        yield f"gcloud is not installed{WITHOUT}lines that a pod's log has lost are not fetched from Cloud Logging"
     needed = rights.NEEDED + QUEUE_RIGHTS * bool(settings.queue) + PRIORITY_RIGHTS * bool(settings.priority)
     yield from find_cluster_obstacles(settings, needed, lambda api: find_unfit(api, settings))
 

@@ -72,7 +72,9 @@ class RealServer:
         headers = {"Authorization": f"Bearer {ADMIN}"}
         tls = ssl.create_default_context(cafile=self.certificate)
         none = httpx.Limits(max_keepalive_connections=0)  # tests count open connections
-        self.http = httpx.Client(base_url=self.url, verify=tls, headers=headers, trust_env=False, limits=none)
+        self.http = httpx.Client(
+            base_url=self.url, verify=tls, headers=headers, trust_env=False, limits=none, timeout=60
+        )
         try:
             self.wait()
             self._fill()

@@ -31,4 +31,15 @@ def test_missing_tools_and_clusters_are_reported(tmp_path: Path, monkeypatch: py
     found = list(find_obstacles(load_target("v5e-32"), PLACE))
     assert [line.partition(" ")[0] for line in found[:3]] == ["xpk", "kubectl", "gcloud"]
     assert "gcloud container clusters get-credentials c --location us-east5 --project p" in found[3]
-    assert list(find_obstacles(load_target("v6e-32"), PLACE)) == found[3:]  # needs none of the tools
+    optional, *others = find_obstacles(load_target("v6e-32"), PLACE)
+    assert optional.startswith("gcloud is not installed; without it ")
+    assert others == found[3:]  # needs none of the tools
+
+
+def test_devices_are_those_of_all_slices() -> None:
+    one = load_target("v6e-32")
+    wrong = one.model_copy(update={"launch": one.launch | {"num_slices": 2}})
+    (found,) = find_obstacles(wrong, PLACE)
+    assert found.endswith("configs/targets/v6e-32.yml: jobset selects 64 devices, not 32")
+    two = {"launch": one.launch | {"num_slices": 2, "topology": "v6e:4x8"}, "topology": None, "devices": 64}
+    assert one.model_copy(update=two).launch_settings(PLACE).devices == 64

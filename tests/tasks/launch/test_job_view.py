@@ -139,3 +139,12 @@ def test_a_deleted_job() -> None:
     left = view_job(None, [pod(state=RUNNING)], [])  # its pods have their grace period
     assert left.first is not None
     assert not left.exists
+
+
+def test_containers_that_gke_adds_are_not_the_trainers() -> None:
+    """GKE puts the sidecar of gcsfuse before the trainer: its end is not the trainer's."""
+    made = pod(state=ended(3))
+    made["spec"]["containers"].insert(0, {"name": "gke-gcsfuse-sidecar"})
+    made["status"]["containerStatuses"].append({"name": "gke-gcsfuse-sidecar", "state": ended(0)})
+    view = view_job(jobset(), [made], [])
+    assert (view.pods[0].container, view.exit_code) == ("jax-tpu", 3)

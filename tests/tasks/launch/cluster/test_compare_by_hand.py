@@ -20,16 +20,17 @@ pytestmark = [
 PACKAGES = ("configs", "tasks", "flows", "model", "pyproject.toml")
 TARGET = """\
 # A cluster on loopback whose pods train on the processor.
-backend: xpk
+backend: {backend}
 devices: 1
 model: tiny
 time_limit_s: 900
 environment: {{JAX_PLATFORMS: cpu, PYTHONPATH: {tree}}}
-xpk:
-  {{cluster: loopback, project: p, zone: us-east5-b, image: "gcr.io/p/t:1", tpu_type: v6e-1, shared_out: true,
-    context: loopback, grace_s: 20}}
+{backend}:
+  {{cluster: loopback, project: p, zone: us-east5-b, image: "gcr.io/p/t:1", shared_out: true, context: loopback,
+    grace_s: 20, {more}}}
 set: {{hardware: cpu, per_device_batch_size: 2, max_target_length: 64}}
 """
+MORE = {"jobset": "ttl_s: 60", "xpk": "tpu_type: v6e-1"}
 # pods share the cores with other work here, so only a factor of two counts
 TIMES = """
 step_time_s: {relative: 1.0, why: pods share the cores with other work}
@@ -38,7 +39,7 @@ step_cpu_time_s: {relative: 1.0, why: the same}
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path: Path, backend: str) -> Path:
     """The packages with an additional target."""
     copied = tmp_path / "tree"
     for name in PACKAGES:
@@ -47,7 +48,7 @@ def tree(tmp_path: Path) -> Path:
         else:
             shutil.copy(ROOT / name, copied / name)
     configs = copied / "configs"
-    (configs / "targets" / "loopback.yml").write_text(TARGET.format(tree=copied))
+    (configs / "targets" / "loopback.yml").write_text(TARGET.format(tree=copied, backend=backend, more=MORE[backend]))
     (configs / "tolerances" / "shared.yml").write_text((configs / "tolerances" / "default.yml").read_text() + TIMES)
     comparison = configs / "comparisons" / "linen-vs-nnx.yml"
     comparison.write_text(comparison.read_text().replace("tolerances: default", "tolerances: shared"))
