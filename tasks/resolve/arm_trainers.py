@@ -23,7 +23,7 @@ from tasks.resolve.python_environments import (
     make_environment,
     unmet_requirements,
 )
-from tasks.resolve.refs import ResolvedRef, check_repository, is_address
+from tasks.resolve.refs import WORKING_TREE, ResolvedRef, check_repository, is_address
 from tasks.resolve.trainers.trainer_source import (
     TrainerSource,
     choose_python,
@@ -168,9 +168,10 @@ def apply_options(comparison: Comparison, options: ArmOverrides) -> tuple[Arm, .
 
 def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool) -> list[str]:
     left, right = refs
+    unchanged = any(arm.ref == WORKING_TREE for arm in arms)
     if left.sha == right.sha and are_equal(arms) and not aa:
         same = (
-            f"'{left.name}' would be compared with itself, {left.sha}, and no file is changed"
+            f"'{left.name}' would be compared with itself, {left.sha}" + ", and no file is changed" * unchanged
             if left.name == right.name
             else f"'{left.name}' and '{right.name}' are the same commit, {left.sha}"
         )
