@@ -239,7 +239,7 @@ class LiveView:
     def _verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:
         for proof in proofs:
             if proof.step is not None:
-                self._checkpoints[plan.run_name][proof.step] = "✓" if proof.ok else "✗"
+                self._checkpoints[plan.run_name][proof.step] = "✓" if proof.is_sound else "✗"
         took = time.monotonic() - self._started.get(plan.run_name, time.monotonic())
         if plan.compiles_for:
             self._progress.update(self._rows[plan.run_name], completed=1)
@@ -248,7 +248,7 @@ class LiveView:
             return
         self._note(plan, "done")
         self._progress.stop_task(self._rows[plan.run_name])
-        good = sum(proof.ok for proof in proofs)
+        good = sum(proof.is_sound for proof in proofs)
         self._print_without_terminal(
             f"{plan.run_name}: ended after {took:.0f} s, {good} of {len(proofs)} checkpoints verified"
         )

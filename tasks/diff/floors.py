@@ -82,7 +82,7 @@ def _trainer_without_proofs(*runs: RunRecord) -> str | None:
 def _compare_programs(arms: Arms) -> tuple[bool | None, str]:
     """Return whether every run lowered the same train step (None: unknown), and the evidence in words."""
     hashes = [[run.program.get("stablehlo_sha256") for run in arm.runs] for arm in arms]
-    if not all(isinstance(value, str) for side in hashes for value in side):
+    if not all(isinstance(value, str) and value for side in hashes for value in side):
         return None, "an arm ended before its train step was lowered"
     known = [list(dict.fromkeys(str(value)[:12] for value in side)) for side in hashes]
     for arm, shown in zip(arms, known, strict=True):
@@ -111,7 +111,9 @@ def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
     silent = _trainer_without_proofs(left, right)
     starts = [run.program.get("initial_state") for run in (left, right)]
     ends = [run.program.get("state") for run in (left, right)]
-    if not silent and (left.metrics is None or right.metrics is None or None in starts or None in ends):
+    digests = [isinstance(start, dict) and (start.get("digest") or start.get("arrays")) for start in starts]
+    digests += [isinstance(end, dict) and end.get("arrays") for end in ends]
+    if not silent and (left.metrics is None or right.metrics is None or not all(digests)):
         return None, "a run has no metrics, or no digest of its initial or final state"
     if not silent and starts[0] != starts[1]:
         return False, "the arms start from different weights"
@@ -122,6 +124,8 @@ def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
         alike = f"{', '.join(names)} of every step are equal bit for bit; but " if names else ""
         return None, f"{alike}{silent} writes no digest of its weights"
     assert left.metrics is not None  # checked above
+    if "loss" not in names or not left.metrics.height:
+        return None, "the metrics have no loss to compare"
     arrays = [dict(end["arrays"]) for end in ends if end is not None]
     paths = arrays[0].keys() | arrays[1].keys()
     different = sorted(path for path in paths if arrays[0].get(path) != arrays[1].get(path))

@@ -56,7 +56,7 @@ def _judge_saves(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
     if baseline.broken:
         return "unknown", "; ".join((*baseline.broken, *candidate.broken))
     if not baseline.announced and not candidate.announced:
-        return "same", "neither arm saves any"
+        return "not judged", "neither arm saves any"
     unproved = [arm.label for arm, side in zip(arms, saved, strict=True) if side.announced and not side.has_proofs]
     said = ""
     if unproved:
@@ -102,7 +102,7 @@ def _judge_lost(difference: CheckpointDifference) -> tuple[Verdict, str] | None:
 
 def _judge_content(difference: CheckpointDifference, why_equal: str, *, reason: str) -> tuple[Verdict, str]:
     summary = difference.summary
-    if difference.problem or difference.equal:
+    if difference.problem or difference.equal or difference.is_blank:
         return "same", f"{reason}; {summary}"
     if why_equal:
         return "changed", f"{summary}, though {why_equal}"

@@ -216,6 +216,11 @@ class CheckpointProof(Frozen):
     retired: bool = False  # deleted by a checkpoint manager that keeps only the newest checkpoints: no failure
     run: int = run_number()
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether at least one check ran, and none found a problem."""
+        return self.ok and bool(self.checks)
+
     @model_validator(mode="before")
     @classmethod
     def _derive_levels(cls, value: Any) -> Any:

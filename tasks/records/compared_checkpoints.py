@@ -65,10 +65,16 @@ class CheckpointDifference(Frozen):
 
     @property
     def equal(self) -> bool:
-        """Whether the checkpoints and all arrays with `is_state` were compared, and all compared arrays are `exact`."""
-        return not self.problem and all(
-            array.exact for array in self.arrays if array.is_state or array.values is not None
-        )
+        """Whether the checkpoints and all arrays with `is_state` were compared, and all compared arrays are `exact`.
+
+        False if no array was compared.
+        """
+        return bool(self.compared) and not self.problem and not self.differing
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether no array was compared, so that the checkpoints are neither equal nor different."""
+        return not self.compared and not self.differing
 
     @property
     def compared(self) -> tuple[ArrayDifference, ...]:
@@ -85,6 +91,8 @@ class CheckpointDifference(Frozen):
         """`step 9 holds the same bits on both sides (39 arrays)`; or the number of differing arrays, or the problem."""
         if self.problem:
             return f"not compared: {self.problem}"
+        if self.is_blank:
+            return f"no array of step {self.step} was compared"
         if self.equal:
             return f"step {self.step} holds the same bits on both sides ({counted(len(self.compared), 'array')})"
         first = self.differing[0]

@@ -122,8 +122,10 @@ def _restored_line(restore: Restore) -> CheckpointLine:
 def _state(event: CheckpointEvent | None, proof: CheckpointProof | None) -> State:
     if (proof is not None and proof.retired) or (proof is None and event is not None and event.retired_line):
         return "retired"
-    if proof is not None:
-        return "proved" if proof.ok else "damaged"
+    if proof is not None and not proof.ok:
+        return "damaged"
+    if proof is not None and proof.is_sound:
+        return "proved"
     if event is not None and event.committed is not None:
         return "committed" if event.committed else "uncommitted"
     return "unproved"

@@ -36,6 +36,8 @@ def night_headline(record: NightRecord) -> str:
     Cells in quarantine are neither bad nor unknown here.
     """
     total, bad = len(record.results), len(record.bad)
+    if not total:
+        return "– nothing was compared"
     if bad:
         return f"✗ {bad} of {total} comparisons need a look"
     unknown = sum(result.outcome == "unknown" for result in record.results if not result.cell.quarantine)

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from tasks.publish.content.save_timeline import show_rate
 from tasks.publish.markdown.artifacts import MAX_TEXT_LENGTH, draw_table, escape_markdown
 from tasks.records import LEVELS, CheckpointProof, highest
-from tasks.records.text import shorten, visible
+from tasks.records.text import counted, shorten, visible
 
 
 def proofs_headline(proofs: Sequence[CheckpointProof]) -> str:
-    """Return a headline such as `2 of 40 checkpoints not sound`, or `40 checkpoints, all sound`."""
-    wrong = len(list_wrong(proofs))
-    count = f"{len(proofs)} checkpoint{'' if len(proofs) == 1 else 's'}"
-    return f"{wrong} of {count} not sound" if wrong else f"{count}, all sound"
+    """Return a headline such as `2 of 40 checkpoints not sound`, `40 checkpoints, all sound` or `38 of 40 … sound`."""
+    wrong, sound = len(list_wrong(proofs)), sum(proof.is_sound for proof in proofs)
+    count = counted(len(proofs), "checkpoint")
+    if wrong or not proofs:
+        return f"{wrong} of {count} not sound" if wrong else "no checkpoint"
+    return f"{count}, all sound" if sound == len(proofs) else f"{sound} of {count} sound"
 
 
 def list_wrong(proofs: Sequence[CheckpointProof]) -> list[CheckpointProof]:
@@ -24,7 +26,8 @@ def list_wrong(proofs: Sequence[CheckpointProof]) -> list[CheckpointProof]:
 def proofs_markdown(proofs: Sequence[CheckpointProof]) -> str:
     """Return problems, then the number of checkpoints per highest proved level, as Markdown for both Prefect UIs."""
     wrong = list_wrong(proofs)
-    blocks = [f"# {'✗' if wrong else '✓'} {proofs_headline(proofs)}"]
+    sound = any(proof.is_sound for proof in proofs) and all(proof.is_sound or proof.retired for proof in proofs)
+    blocks = [f"# {'✗' if wrong else '✓' if sound else '–'} {proofs_headline(proofs)}"]
     if wrong:
         blocks.append("\n".join(f"- **{escape_markdown(proof.path)}**: {_problems(proof)}" for proof in wrong))
     reached = Counter(level for proof in proofs if (level := highest(proof.levels)))
@@ -41,12 +44,18 @@ def proof_rows(proofs: Sequence[CheckpointProof]) -> list[dict[str, str]]:
     return [_row(proof) for proof in sorted(proofs, key=lambda proof: (proof.ok or proof.retired, proof.path))]
 
 
+def _show_state(proof: CheckpointProof) -> str:
+    if proof.retired and not proof.ok:
+        return "= retired"
+    return "✓ sound" if proof.is_sound else "– not checked" if proof.ok else "✗ not sound"
+
+
 def _row(proof: CheckpointProof) -> dict[str, str]:
     read = proof.timings.get("manifest", 0.0)
     problems = "; ".join(f"{p.check}: {p.path}: {p.message}" for p in proof.problems)
     return {
         "checkpoint": visible(proof.path),
-        "state": "✓ sound" if proof.ok else "= retired" if proof.retired else "✗ not sound",
+        "state": _show_state(proof),
         "level": highest(proof.levels) or "—",
         "arrays": str(proof.arrays),
         "MB": f"{proof.bytes / 1e6:.1f}",

@@ -23,7 +23,8 @@ def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
     for proof in proofs:
         level = highest(proof.levels)
         reached = f": {level}" if level else ""
-        word = f"[green]✓ sound[/]{reached}" if proof.ok else f"[red]✗ not sound[/]{reached}"
+        state = "[green]✓ sound[/]" if proof.is_sound else "– not checked" if proof.ok else "[red]✗ not sound[/]"
+        word = f"{state}{reached}"
         if proof.retired:
             console.print(f"= retired  {plain(proof.path)}  (gone, and newer ones are there)")
             continue
@@ -41,7 +42,7 @@ def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
         print(found.model_dump_json(indent=1))
         return
     console = Console(highlight=False, soft_wrap=True)
-    word = "[green]✓ equal[/]" if found.equal else "[red]✗ different[/]"
+    word = "[green]✓ equal[/]" if found.equal else "– not compared" if found.is_blank else "[red]✗ different[/]"
     console.print(f"{word}  {plain(found.path)}  against  {plain(found.other_path)}  ({found.seconds:.2f} s)")
     console.print(describe_counts(found))
     differing = [array for array in found.arrays if array.names and array.other_names and not array.exact]

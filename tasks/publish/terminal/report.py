@@ -323,7 +323,7 @@ def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[Renderab
     if found.problem:
         yield _plain(f"not compared: {found.problem}")
         return
-    sign = "✓" if found.equal else "✗"
+    sign = "✓" if found.equal else "–" if found.is_blank else "✗"
     yield Text(
         f"{sign} step {found.step}, baseline here and candidate there: {describe_counts(found)}", overflow="fold"
     )

@@ -138,7 +138,7 @@ def test_an_extra_checkpoint_of_a_stopped_run_is_not_a_difference(
         ),
         (BOTH, {0: True, 5: False}, "regressed", ("2 of 2 committed", "1 of 2 committed"), "nnx · c0ffee, step 5: the"),
         ({0: False}, {0: True}, "unknown", ("0 of 1 committed", "1 of 1 committed"), "linen · c0ffee, step 0: the run"),
-        ({}, {}, "same", ("none", "none"), "neither arm saves any"),
+        ({}, {}, "not judged", ("none", "none"), "neither arm saves any"),
         (BOTH, {}, "regressed", ("2 of 2 committed", "none"), "nnx · c0ffee has no checkpoint of step 0, 5"),
     ],
 )
