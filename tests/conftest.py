@@ -37,6 +37,9 @@ FLAGS = [
 ]
 BUCKETS = ("bucket", "viewer:get,list", "blind:")  # permissions: all, read-only, none
 
+# commands are printed as they work where maxview was typed: here, as without `uv run`
+os.environ.pop("UV_RUN_RECURSION_DEPTH", None)
+
 # an example may pause on a busy machine: its default limit is 0.2 s
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

@@ -116,6 +116,10 @@ def compare_pair(
     runs = case_runs(records, case=case, target=target, aa=aa, tolerances=tolerances)
     runs = runs.model_copy(update={"instead": instead_of(target, past or {})})
     record = compare_case(runs, past=past)
+    if arguments.baseline == arguments.candidate:  # one saved page: new logs of one side need a place beside its own
+        arguments = LogArguments(
+            baseline=tuple(run.log for run in baseline), candidate=tuple(run.log for run in candidate)
+        )
     again = ["maxview", "ingest", "--baseline", *arguments.baseline, "--candidate", *arguments.candidate]
     again += options_of(case, target, tolerances, aa=aa)
     words = suggest_next(record, again)
@@ -152,6 +156,9 @@ def suggest_next(record: ComparisonRecord, again: list[str]) -> list[str]:
     names = {arm.name.lower() for arm in (record.baseline, record.candidate)}
     if names != IMPLEMENTATIONS or record.case not in list_names("cases"):
         by_one_run = any(row.verdict == record.verdict and row.evidence == ONE_RUN for row in record.rows)
+        is_blocked = any(finding.effect == "blocks" for finding in record.findings)
+        if is_blocked and not record.has_died:  # only other logs help
+            return []
         return again if record.has_died or record.verdict == "unknown" or by_one_run else []
     compare = ["maxview", "compare", SUGGESTED, "--case", record.case]
     if record.case in find_unfit([record.case], load_target(load_comparison(SUGGESTED).target)):

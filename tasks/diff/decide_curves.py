@@ -14,7 +14,7 @@ from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]  # scip
 from configs.schema import Frozen
 from configs.verdict_rules import Tolerance, VerdictRules
 from tasks.diff.decide import MIN_REPEATS, ROUNDING, show_threshold, threshold_of
-from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
+from tasks.diff.decide_noisy import CHANCE, NO_USE, ask_for_more, show_chance, show_runs
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.parity import LOSS_LIKE, MIN_STEPS, MetricParity
 from tasks.metrics.printed import Values
@@ -153,11 +153,11 @@ def _decide_curve(
     asked = ask_for_more(min(parity.runs), MIN_REPEATS, context.instead)
     if chance_limit is not None and parity.first is not None and parity.first.step == int(curves.steps[0]):
         # only `maxview ingest` has this option
-        way = "compare with --tolerances other-draws, or " if context.instead else ""
+        way = "compare with --tolerances other-draws, or " if context.instead not in ("", NO_USE) else ""
         reason = f"{where}: the arms may have {OTHER_DRAWS}, or the trainer may be nondeterministic; {way}{asked}"
     else:
         reason = f"{where}: {show_runs(parity.runs)} cannot distinguish this from run-to-run noise; {asked}"
-    return say("unknown", reason, runs_wanted=MIN_REPEATS)
+    return say("unknown", reason, runs_wanted=None if context.instead == NO_USE else MIN_REPEATS)
 
 
 def is_rounding(curves: MetricParity) -> bool:

@@ -29,6 +29,9 @@ SOONER = (
 )
 
 
+NO_USE = "more runs of these two cannot help"  # in place of an alternative, if a finding blocks the verdict
+
+
 class Cost(Frozen):
     """The cost of one more run of each arm."""
 
@@ -95,6 +98,7 @@ def decide_noisy(
         verdict, remedy = "unknown", remedy or Remedy()
         also = "" if name == "steady steps" else f", {name} {show_effect(effects[name], share)}"
         wanted = runs_wanted(effects[name], least=least, within=within, chance=chance * SHARES[name])
+        wanted = None if remedy.instead == NO_USE else wanted
         cost = show_cost(remedy.cost, wanted - min(used.runs)) if wanted and remedy.cost else ""
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
         sooner = "" if used.sample.noise.pairs or remedy.instead or not wanted else SOONER
@@ -176,6 +180,8 @@ def show_cost(cost: Cost, runs: int) -> str:
 
 def ask_for_more(repeats: int, wanted: int | None, instead: str, cost: str = "") -> str:
     """Return the request for more than the present `repeats` runs per arm. wanted: None means more than MAX_RUNS."""
+    if instead == NO_USE:
+        return NO_USE
     if wanted is None:
         return f"more than {MAX_RUNS} runs per arm would be needed; reduce the noise first"
     asked = f"run each arm {counted(wanted - repeats, 'more time')}"

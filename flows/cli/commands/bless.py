@@ -32,6 +32,7 @@ def bless(
         The target of the comparison; every target by default.
     """
     from tasks.history.stored_comparisons import newest_comparisons
+    from tasks.publish.terminal.typed_command import as_typed
     from tasks.resolve.blessed import bless as bless_record
     from tasks.store import open_store
     from tasks.store.baselines import name_place
@@ -55,5 +56,5 @@ def bless(
             console.print(f"  {name}: {old} → {new}")
     words = ["maxview", "compare", comparison, "--baseline", name_place(to)]
     words += ["--case", records[0].case, "--target", records[0].target, *out_option(store.address)]
-    console.print(f"next: {shlex.join(words)}")
+    console.print(f"next: {as_typed(shlex.join(words))}")
     return 0

@@ -46,6 +46,7 @@ def history(
     from tasks.history.series import find_series, judge_history
     from tasks.publish.site.history_page import write_history_page
     from tasks.publish.site.index_page import rebuild_index
+    from tasks.publish.terminal.typed_command import as_typed
     from tasks.store import open_store
     from tasks.store.mirror import out_option
 
@@ -71,7 +72,8 @@ def history(
         print_history(judged, Console())
         for line in _places(page, store):
             print(line)
-        print(f"next: {suggest_next(judged)} {shlex.join(out_option(store.address))}".rstrip())
+        following = f"{suggest_next(judged)} {shlex.join(out_option(store.address))}".rstrip()
+        print(f"next: {as_typed(following)}")
     return exit_status(judged)
 
 

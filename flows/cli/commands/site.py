@@ -80,6 +80,7 @@ def demo(
     from flows.cli.commands.compare import compare
     from flows.cli.commands.preflight import preflight
     from flows.cli.demo import make_demo
+    from tasks.publish.terminal.typed_command import as_typed
     from tasks.resolve.options import CompareOptions, PreflightOptions
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -95,5 +96,5 @@ def demo(
 
     page = make_demo(documents, out, run)
     console.print(f"page: {page if '://' in page else os.path.relpath(page)}")
-    console.print(f"next: maxview site serve --out {out}")
+    console.print(f"next: {as_typed(f'maxview site serve --out {out}')}")
     return 0

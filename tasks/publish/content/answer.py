@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from configs.schema import Frozen
+from tasks.diff.compare_logs import INGEST
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.metrics.maxview_metrics import FINAL_LOSS
@@ -211,10 +212,11 @@ def advise(record: ComparisonRecord, row: MetricDiff | None) -> str:
             )
         between = f"the commits between the two: git log {left}...{right}" if left and right and left != right else ""
         return f"If this is not intended, find its cause among {between or 'the differences that are listed here.'}"
+    is_blocked = any(finding.effect == "blocks" for finding in record.findings)
+    if is_blocked and not is_ours and record.comparison == INGEST:
+        return "Run both again so that only the change differs between them, and replace these logs with the new ones."
     if is_ours or not command.startswith(("maxview ingest ", "maxview compare ")):
         return ""
-    if any(finding.effect == "blocks" for finding in record.findings):
-        return "Run both again so that only the change differs between them, and replace these logs with the new ones."
     return "Run both again, and put the new logs beside the old ones of each side."
 
 

@@ -17,6 +17,7 @@ from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.markdown.artifacts import draw_table, escape_markdown
 from tasks.publish.site.index_page import link_home
+from tasks.publish.terminal.typed_command import as_typed
 from tasks.records import BisectedPoint, Bisection, Explanation
 from tasks.records.text import shorten, show_interval, visible, visible_lines
 from tasks.store import Store, check_name, write_atomically
@@ -67,7 +68,7 @@ def render_bisection(record: Bisection, page: str = "") -> str:
     if page:
         lines.append(f"page: {visible(page)}")
     if record.next_command:
-        lines.append(f"next: {visible(record.next_command)}")
+        lines.append(f"next: {visible(as_typed(record.next_command))}")
     return "\n".join(lines) + "\n"
 
 

@@ -41,6 +41,7 @@ from tasks.publish.content.verdict_words import (
     threshold_text,
     unbroken,
 )
+from tasks.publish.terminal.typed_command import as_typed
 from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
 from tasks.records.text import visible
 
@@ -70,7 +71,7 @@ def print_comparison(
     if to_do := " ".join(filter(None, (answer.first, answer.does))):
         console.print(Text(f"to do: {visible(to_do)}"))
     if record.next_command:
-        console.print(Text(f"next: {visible(record.next_command)}", style="bold"), soft_wrap=True)
+        console.print(Text(f"next: {visible(as_typed(record.next_command))}", style="bold"), soft_wrap=True)
 
 
 def render_terminal(record: ComparisonRecord) -> RenderableType:

@@ -12,9 +12,10 @@ import pytest
 import zstandard
 
 from flows.cli.app import call
-from tasks.diff.compare_logs import archive, compare_pair, suggest_next
+from tasks.diff.compare_logs import LogArguments, archive, compare_pair, suggest_next
 from tasks.ingest.given_logs import assign_sides, open_arms, read_pair
-from tasks.records import RunRecord, Verdict
+from tasks.publish.content.answer import answer_of
+from tasks.records import ComparisonRecord, Environment, RunRecord, Verdict
 from tasks.scrape import LogFormatError
 from tasks.store import Store
 
@@ -350,6 +351,36 @@ def test_linen_and_nnx_are_trained_here_and_other_logs_are_read_again(
     words = suggest_next(record.model_copy(update={"verdict": verdict} | sides), again)
     assert words == (["maxview", "compare", "linen-vs-nnx", *shlex.split(trains)] if trains else again)
     assert suggest_next(record.model_copy(update={"verdict": "same"}), again) == []  # nothing is unknown
+
+
+def test_logs_that_cannot_be_compared_ask_for_no_repeat(
+    make_run: Callable[..., RunRecord], compare: Callable[..., ComparisonRecord]
+) -> None:
+    """Both are one commit: no further run of either changes that, and no command is offered."""
+    losses = ((9.0, 8.5, 8.0, 7.5, 7.25, 7.0), (9.0, 8.5, 8.0, 7.5, 7.2, 6.9))
+    loud = {"environment": Environment(jax="0.12.0", backend="cpu", device_kind="cpu")}
+    arms = zip(("main", "branch"), losses, strict=True)
+    runs = [make_run(arm, losses=curve, reading=loud) for arm, curve in arms]
+    record = compare(*runs).model_copy(update={"comparison": "ingest"})
+    assert record.headline.startswith("not comparable: ")
+    assert suggest_next(record, ["maxview", "ingest"]) == []
+    assert answer_of(record).first.startswith("Run both again so that only the change differs")
+    assert {"step_time_s", "loss_per_step"} <= {row.metric for row in record.rows if row.verdict == "unknown"}
+    for row in record.rows:
+        assert (row.runs_wanted, row.cost_text) == (None, "")
+        assert "more time" not in row.reason
+        assert "--repeats" not in row.reason
+
+
+def test_the_runs_of_one_page_are_read_again_from_their_own_logs(write: Callable[..., Path], tmp_path: Path) -> None:
+    paths = [write("a.log", timed(5)), write("b.log", timed(6))]
+    records = records_of(paths, tmp_path)
+    page = LogArguments(baseline=("page.txt",), candidate=("page.txt",))
+    record = compare_pair(records, case="logs", aa=False, arguments=page)
+    assert record.verdict == "unknown"
+    words = shlex.split(record.next_command)
+    assert "page.txt" not in words
+    assert words[:5] == ["maxview", "ingest", "--baseline", records[0].log, "--candidate"]
 
 
 @pytest.mark.parametrize(("evidence", "again"), [("one run of each", ["maxview"]), ("3 runs of each", [])])

@@ -56,9 +56,10 @@ def test_the_verdict_comes_first_and_the_next_command_last(record_002: Compariso
     assert lines[0].startswith("? UNKNOWN")
     assert flat("\n".join(lines[1:3])).startswith(record_002.headline)
     assert "page: out/index.html" in lines
-    assert lines[-1] == f"next: {record_002.next_command}"
-    answer = answer_of(record_002)
-    assert flat("\n".join(lines[-5:-1])).endswith(f"to do: {answer.first} {answer.does}")
+    assert record_002.next_command == ""  # the two cannot be compared: other logs are needed
+    assert flat("\n".join(lines[-3:])).endswith(f"to do: {answer_of(record_002).first}")
+    lines = report(record_002.model_copy(update={"next_command": "maxview history"})).strip().splitlines()
+    assert lines[-1] == "next: maxview history"
 
 
 def test_it_says_how_sure_the_verdict_is(record_000: ComparisonRecord, record_002: ComparisonRecord) -> None:
