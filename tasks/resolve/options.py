@@ -86,8 +86,8 @@ Branch = Annotated[
     str,
     QUIET,
     doc(
-        "For main-vs-branch: the branch, tag or commit to judge, such as HEAD. By default the working tree with its "
-        "uncommitted changes (`.`).",
+        "For main-vs-branch: the branch, tag or commit to judge, such as HEAD; by default the working tree (.) with "
+        "its uncommitted changes.",
         maxLength=MAX_NAME_LENGTH,
     ),
 ]

@@ -194,7 +194,7 @@ def test_the_run_form_explains_its_parameters(visit: Visit, stack: Any) -> None:
     visit.open(
         f"/deployments/deployment/{deployment['id']}/run",
         "What to compare: a file in configs/comparisons",
-        "For main-vs-branch: the branch, tag or commit to judge; HEAD by default.",
+        "For main-vs-branch: the branch, tag or commit to judge, such as HEAD; by default the working tree (.)",
         "Options that are rarely needed",
         "Runs per arm, interleaved; as configured by default.",
     )
