@@ -119,7 +119,7 @@ def submit(options: Sequence[str], script: str, environment: Mapping[str, str], 
             code, said, complaint = 1, "", f"timed out: {error}"
         if code == 0:
             return int(said.strip().splitlines()[-1].partition(";")[0])
-        if not _OUTAGE.search(complaint):
+        if not _OUTAGE.search(complaint) or "unge" in complaint:  # munge is this machine's, and nobody restarts it
             raise LaunchError(explain_refusal(complaint))
         for job in retry_outages(lambda: find_jobs(name)):
             if job.output == output:
@@ -138,8 +138,10 @@ def cancel(job_id: int) -> None:
 
 def explain_refusal(complaint: str) -> str:
     """Return sbatch's message in one sentence, with a remedy."""
-    said = _last_line(complaint).removeprefix("sbatch: ").removeprefix("error: ").removeprefix("fatal: ")
-    remedy = next((text for part, text in REMEDIES.items() if re.search(part, complaint, re.IGNORECASE)), "")
+    remedies = {part: text for part, text in REMEDIES.items() if re.search(part, complaint, re.IGNORECASE)}
+    part, remedy = next(iter(remedies.items()), ("", ""))
+    lines = [line for line in complaint.splitlines() if re.search(part, line, re.IGNORECASE)]
+    said = _last_line("\n".join(lines)).removeprefix("sbatch: ").removeprefix("error: ").removeprefix("fatal: ")
     return f"sbatch refuses the job: {said}{'; ' * bool(remedy)}{remedy}"
 
 
