@@ -79,6 +79,7 @@ class Duet:
         self.arms, self.random = arms, chance or random.Random()
         self.alone = False
         self.rounds = 0
+        self.turned_s = 0.0  # that all turns took, with their waits for a processor
         self.done: tuple[list[float], list[float]] = ([], [])  # wall seconds per step, of each arm
 
     def draw(self, rounds: int, steps: int) -> tuple[float, float]:
@@ -106,7 +107,7 @@ class Duet:
             self._attempt(arm, self.arms[arm].load)
         for _ in range(rounds):
             for arm in self._order():
-                turns[arm].append(self._attempt(arm, partial(self.arms[arm].turn, steps)))
+                turns[arm].append(self._turn(arm, steps))
         self._unload()
         return turns
 
@@ -117,9 +118,15 @@ class Duet:
                 self._attempt(arm, self.arms[arm].load)
             except OutOfMemory as error:
                 raise Broken(arm, f"its program alone does not fit into memory: {error}") from error
-            turns[arm].extend(self._attempt(arm, partial(self.arms[arm].turn, steps)) for _ in range(rounds))
+            turns[arm].extend(self._turn(arm, steps) for _ in range(rounds))
             self.arms[arm].unload()
         return turns
+
+    def _turn(self, arm: int, steps: int) -> Turn:
+        began = time.monotonic()
+        found = self._attempt(arm, partial(self.arms[arm].turn, steps))
+        self.turned_s += time.monotonic() - began
+        return found
 
     def _attempt[T](self, arm: int, what: Callable[[], T]) -> T:
         try:
@@ -178,10 +185,9 @@ def _plan_draws(duet: Duet, limit_s: float) -> tuple[int, int]:
     began = time.monotonic()
     duet.draw(ROUNDS[0], 1)
     step_s = statistics.median([*duet.done[0], *duet.done[1]])
-    turns = sum(map(sum, duet.done))
-    load_s = max(time.monotonic() - began - turns, 0.0)
+    load_s = max(time.monotonic() - began - duet.turned_s, 0.0)
     steps = min(max(round(TURN_S / step_s + 0.5), 1), MAX_STEPS)
-    round_s = 2 * steps * step_s
+    round_s = steps * max(duet.turned_s / ROUNDS[0], 2 * step_s)
     wanted = min(LOADED_SHARE * load_s, limit_s / MIN_DRAWS - load_s) / round_s
     for side in duet.done:
         side.clear()
