@@ -193,7 +193,7 @@ PLANTED = (
         "a lost reduction over the experts' devices", EXPERTS,
         'jax.lax.psum_scatter(output_TE, "expert", scatter_dimension=0, tiled=True)',
         'jnp.split(output_TE, 4)[0] + 0 * jax.lax.axis_index("expert").astype(output_TE.dtype)', DISPATCHED,
-        "06_moe", ("ici_expert_parallelism=4",), "cpu-8",
+        "06_moe", ("ici_expert_parallelism=4", "dtype=float32"), "cpu-8",
     ),
     # clipping and the optimizer
     PlantedChange(
