@@ -19,7 +19,7 @@ pytestmark = [
     ),
 ]
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("configs", "tasks", "flows", "model", "pyproject.toml")
+PACKAGES = ("configs", "tasks", "flows", "model")
 ON_CPU = {
     "devices: 8": "devices: 1",
     "model: seed-1b": "model: tiny",
@@ -43,8 +43,8 @@ def test_compare(cluster: Cluster, clean_environment: dict[str, str], tmp_path: 
     """The target is the repository's own, for the processor instead of GPUs."""
     tree, out = tmp_path / "tree", tmp_path / "out"
     for name in PACKAGES:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, tree / name) if name in PACKAGES[:4] else shutil.copy(ROOT / name, tree)
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tree)
     target = tree / "configs" / "targets" / "slurm.yml"
     text = target.read_text()
     for old, new in (ON_CPU | ({"# allocation_s": "allocation_s"} if in_turns else {})).items():

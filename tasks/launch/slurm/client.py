@@ -61,6 +61,10 @@ REMEDIES = {
 }
 
 
+class Refused(LaunchError):
+    """SLURM has no job of the call: it has refused it, or its commands are not installed."""
+
+
 class JobState(Frozen):
     """A job as SLURM shows it at one moment."""
 
@@ -120,7 +124,7 @@ def submit(options: Sequence[str], script: str, environment: Mapping[str, str], 
         if code == 0:
             return int(said.strip().splitlines()[-1].partition(";")[0])
         if not _OUTAGE.search(complaint) or "unge" in complaint:  # munge is this machine's, and nobody restarts it
-            raise LaunchError(explain_refusal(complaint))
+            raise Refused(explain_refusal(complaint))
         for job in retry_outages(lambda: find_jobs(name)):
             if job.output == output:
                 return job.job_id
@@ -152,7 +156,7 @@ def call(argv: Sequence[str], text: str = "", environment: Mapping[str, str] | N
     """
     program = shutil.which(argv[0])
     if program is None:
-        raise LaunchError(f"{argv[0]} is not installed: use a login node of the cluster, or `apt install slurm-client`")
+        raise Refused(f"{argv[0]} is not installed: use a login node of the cluster, or `apt install slurm-client`")
     try:
         done = subprocess.run(
             [program, *argv[1:]], input=text, env=environment, timeout=TIMEOUT_S, capture_output=True, text=True,

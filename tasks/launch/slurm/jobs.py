@@ -19,7 +19,7 @@ from tasks.launch.patience import retry_outages
 from tasks.launch.slurm.allocation import allocation_folder, end_turn, find_allocation, find_turns, read_run
 from tasks.launch.slurm.attempt import Attempt
 from tasks.launch.slurm.check import check_pyxis
-from tasks.launch.slurm.client import CAUSE_KINDS, cancel, find_jobs, read_job, submit
+from tasks.launch.slurm.client import CAUSE_KINDS, Refused, cancel, find_jobs, read_job, submit
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.script import submit_environment, submit_options, write_script
 from tasks.launch.slurm.settings import Slurm
@@ -73,6 +73,8 @@ class OnSlurm:
             job_id = submit(options, script, submit_environment(plan), str(output))
             handle = handle.model_copy(update={"job_id": job_id})
             keep(handle)
+        except Refused:
+            raise
         except BaseException:  # sbatch may have submitted the job before it failed
             self.stop(handle)
             raise
