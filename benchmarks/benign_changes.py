@@ -47,7 +47,7 @@ EDITS = (
     ),
     PlantedChange(
         "silu as x · σ(x)", DECODER, 'jax.nn.silu(widen("wi_0"))',
-        '(widen("wi_0") * jax.nn.sigmoid(widen("wi_0")))', "", "01_base",
+        '(lambda gate: gate * jax.nn.sigmoid(gate))(widen("wi_0"))', "", "01_base",
     ),
     PlantedChange(
         "rotation with the signs turned", LAYERS, "[first * cos - second * sin,", "[-(second * sin - first * cos),", "",
