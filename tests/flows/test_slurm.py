@@ -39,7 +39,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("in_turns", [False, True], ids=["a job each", "one allocation"])
-def test_compare(cluster: Cluster, clean_environment: dict[str, str], tmp_path: Path, in_turns: bool) -> None:
+def test_compare(
+    cluster: Cluster, clean_environment: dict[str, str], prefect_server: str, tmp_path: Path, in_turns: bool
+) -> None:
     """The target is the repository's own, for the processor instead of GPUs."""
     tree, out = tmp_path / "tree", tmp_path / "out"
     for name in PACKAGES:
@@ -53,7 +55,8 @@ def test_compare(cluster: Cluster, clean_environment: dict[str, str], tmp_path: 
     target.write_text(text)
     environment = clean_environment | {
         "SLURM_CONF": str(cluster.conf), "MAXVIEW_PARTITION": "main", "PYTHONPATH": str(tree),
-        "PREFECT_HOME": str(tmp_path / "prefect"), "MAXVIEW_CACHE": str(tmp_path / "cache"),
+        "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_API_URL": prefect_server,
+        "MAXVIEW_CACHE": str(tmp_path / "cache"),
     }  # fmt: skip
 
     def maxview(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -63,10 +66,7 @@ def test_compare(cluster: Cluster, clean_environment: dict[str, str], tmp_path: 
     doctor = maxview("doctor", "--target", "slurm", "--out", str(out))
     assert "– target slurm: sacct does not answer (Slurm accounting storage is disabled)" in doctor.stdout
     words = ("--target", "slurm", "--set", "steps=20", "--set", "checkpoint_period=10", "--out", str(out))
-    try:
-        done = maxview("compare", "linen-vs-nnx", *words, "--json")
-    finally:
-        maxview("down")  # the embedded server, which is idle
+    done = maxview("compare", "linen-vs-nnx", *words, "--json")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (record,) = json.loads(done.stdout)
     assert record["verdict"] == "same"
