@@ -35,7 +35,7 @@ class PlantedChange(NamedTuple):
 NORM, MEAN_LOSS = "normed = (wide *", "loss = jnp.sum((log"
 COSINE, PROGRESS = "return peak * share", "progress = jnp.asarray(step)"
 LOGITS = 'logits_BHLS = jnp.einsum("BLHK,BSHK->BHLS"'
-# JAX gives the operations of a custom gradient inside a `jax.checkpoint` the line of its call
+# JAX gives the operations of a backward rule, and inside a `jax.checkpoint` also of a forward rule, the line of the call
 ATTEND, CONTRACT = "return attend(query_BLHK", "return contract(self.product"
 KEPT = "kept_B1E = jax.random.bernoulli("
 ONE_LAYER = SCALE_GRADIENT.format(x="changed_BLE", factor="jnp.where(layer == 1, 1.0005, 1.0).astype(cfg.dtype)")
@@ -147,7 +147,7 @@ PLANTED = (
     ),
     PlantedChange(
         "labels smoothed by 0.01 %", LOSS, "(softmax_BLW - (tokens", "(softmax_BLW - 0.9999 * (tokens",
-        "grad_logits_BLW = ((softmax_BLW",
+        "lm_loss = cross_entropy(",
     ),
     PlantedChange(
         "logits × 1.01, bf16", LOSS, 'logits_BLV = jnp.einsum("BLE', 'logits_BLV = 1.01 * jnp.einsum("BLE',
