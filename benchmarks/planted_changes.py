@@ -35,7 +35,7 @@ class PlantedChange(NamedTuple):
 NORM, MEAN_LOSS = "normed = (wide *", "loss = jnp.sum((log"
 COSINE, PROGRESS = "return peak * share", "progress = jnp.asarray(step)"
 LOGITS = 'logits_BHLS = jnp.einsum("BLHK,BSHK->BHLS"'
-# JAX gives the operations of a backward rule, and inside a `jax.checkpoint` also of a forward rule, the line of the call
+# JAX gives the operations of a backward rule, and of a forward rule inside a `jax.checkpoint`, the line of the call
 ATTEND, CONTRACT = "return attend(query_BLHK", "return contract(self.product"
 KEPT = "kept_B1E = jax.random.bernoulli("
 ONE_LAYER = SCALE_GRADIENT.format(x="changed_BLE", factor="jnp.where(layer == 1, 1.0005, 1.0).astype(cfg.dtype)")
