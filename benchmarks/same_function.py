@@ -33,6 +33,7 @@ from tasks.resolve.plans import Request, resolve
 
 SMALL = ("max_target_length=64", "steps=12", "enable_checkpointing=false")
 LAYERS = 4
+NNX = "pure_nnx=true"
 EPSILON = {"bf16": 2**-8, "f32": 2**-23}
 
 
@@ -47,12 +48,14 @@ class Outcome(NamedTuple):
 
 def plan_of(case: str, settings: Sequence[str], target: str, folder: Path, tree: Path | None = None) -> RunPlan:
     """Return the plan of one training of the small model; of the source in `tree` if given."""
+    arm = "nnx" if NNX in settings else "linen"
+    settings = [word for word in settings if word != NNX]
     own = [word.partition("=")[0] for word in settings]
     small = [word for word in SMALL if word.partition("=")[0] not in own]
     request = Request(
         comparison="linen-vs-nnx", cases=(case,), target=target, overrides=(*small, *settings), repeats=1, model="tiny"
     )
-    plan = next(plan for plan in resolve(request, folder) if plan.arm == "linen")
+    plan = next(plan for plan in resolve(request, folder) if plan.arm == arm)
     return plan.model_copy(update={"checkout": str(tree), "identity": f"{plan.identity} {tree}"}) if tree else plan
 
 
