@@ -66,7 +66,7 @@ class RecordedStep:
         self.names = list(self._stored)
         with mlir_context():
             module = parse(self.text)
-            self.devices = _partitions(module)
+            self.devices = count_devices(module)
             main = find_main(module)
             arguments = main.regions[0].blocks[0].arguments
             types = [str(one.type) for one in arguments]
@@ -194,7 +194,8 @@ def restore(bits: np.ndarray, slot: Slot) -> np.ndarray:
     return values.reshape(slot.shape)
 
 
-def _partitions(module: Any) -> int:
+def count_devices(module: Any) -> int:
+    """Return the number of devices that a program is for."""
     attributes = module.operation.attributes
     name = "mhlo.num_partitions"
     return int(ir.IntegerAttr(attributes[name]).value) if name in attributes else 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from tasks.experiments.inside.recorded_step import find_main, parse
+from tasks.experiments.inside.recorded_step import count_devices, find_main, parse
 
 # custom calls that compute nothing, or that take any type
 PASSED = frozenset({
@@ -69,16 +69,31 @@ def check_calls(module: Any, *, floats: bool = True) -> None:
 
 
 def strip_placement(module: Any) -> None:
-    """Remove donation and placement of the arguments and results of a module's `main`: they are whole everywhere."""
+    """Remove donation and placement of the arguments and results of `main`: all are whole on every device."""
     main = find_main(module)
-    for name in ("arg_attrs", "res_attrs"):
-        if name in main.attributes:
-            kept = [_without_placement(ir.DictAttr(held)) for held in ir.ArrayAttr(main.attributes[name])]
-            main.attributes[name] = ir.ArrayAttr.get(kept)
+    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    for name, types in (("arg_attrs", kind.inputs), ("res_attrs", kind.results)):
+        held = ir.ArrayAttr(main.attributes[name]) if name in main.attributes else [ir.DictAttr.get({})] * len(types)
+        whole = (_whole(module, len(ir.RankedTensorType(one).shape)) for one in types)
+        main.attributes[name] = ir.ArrayAttr.get(
+            [_placed(ir.DictAttr(one), placement) for one, placement in zip(held, whole, strict=True)]
+        )
 
 
-def _without_placement(attributes: Any) -> Any:
-    return ir.DictAttr.get({one.name: one.attr for one in attributes if one.name not in _PLACEMENTS})
+def _placed(attributes: Any, placement: dict[str, Any]) -> Any:
+    kept = {one.name: one.attr for one in attributes if one.name not in _PLACEMENTS}
+    return ir.DictAttr.get(kept | placement)
+
+
+def _whole(module: Any, rank: int) -> dict[str, Any]:
+    """Return the attribute of an array that is whole on every device; without one, the compiler may split it."""
+    if count_devices(module) == 1:
+        return {}
+    mesh = next((held.operation for held in module.body.operations if held.operation.name == "sdy.mesh"), None)
+    if mesh is None:
+        return {"mhlo.sharding": ir.StringAttr.get("{replicated}")}
+    name = ir.StringAttr(mesh.attributes["sym_name"]).value
+    return {"sdy.sharding": ir.Attribute.parse(f"#sdy.sharding<@{name}, [{', '.join(['{}'] * rank)}]>")}
 
 
 def walk(operation: Any) -> Iterator[Any]:

@@ -84,6 +84,25 @@ def test_a_step_that_calls_python_is_named(compare: Callable[..., FunctionCompar
     assert "calls Python" in found.sentence
 
 
+SPREAD = (
+    "        state, loss = step(",
+    """        devices = jax.sharding.Mesh(jax.devices(), ("data",))
+        x = jax.device_put(x, jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec("data")))
+        state = jax.device_put(state, jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec()))
+        state, loss = step(""",
+)
+
+
+@pytest.mark.long
+def test_four_devices_compute_the_function_of_one(plan_of: Planned, tmp_path: Path) -> None:
+    plans = plan_of("baseline"), plan_of("candidate", SPREAD)
+    four = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    spread = plans[1].model_copy(update={"environment": {**plans[1].environment, **four}})
+    found = compare_functions((plans[0], spread), ("one", "four"), tmp_path / "function")
+    assert (found.answer, found.devices) == ("same", 4)
+    assert found.gap < 1e-13
+
+
 @pytest.mark.long
 def test_nan_is_named(compare: Callable[..., FunctionComparison]) -> None:
     found = compare(("scale = 0.5", "scale = jnp.log(-1.0)"))
