@@ -88,7 +88,12 @@ def _is_finite(curves: MetricParity) -> bool:
 
 def excuse_rounding(decision: Decision | None, loss: Decision, function: FunctionComparison | None) -> Decision | None:
     """Return a decision on other values: *same* if one function and losses within rounding explain a difference."""
-    if decision is None or function is None or function.answer != "same" or loss.verdict != "same":
+    if decision is None or function is None:
+        return decision
+    if function.answer == "another" and decision.verdict == "unknown":
+        reason = f"follows from another function: {decision.reason.partition(';')[0]}"
+        return decision.model_copy(update={"verdict": "changed", "reason": reason, "runs_wanted": None})
+    if function.answer != "same" or loss.verdict != "same":
         return decision
     if decision.verdict == "same" or "NaN" in decision.reason:
         return decision

@@ -114,6 +114,10 @@ def sum_up(record: ComparisonRecord) -> str:
     return "; ".join(parts) + "." if parts else ""
 
 
+# rows whose verdict comes from both steps in float64, if these could be compared
+DECIDED_BY_FUNCTION = frozenset({"loss_per_step", "function", "values_per_step", "evaluations", "final_loss"})
+
+
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     """Return how certain the verdict is, and why; if an arm died, how certain the cause of death is.
 
@@ -132,6 +136,11 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if any(finding.effect == "blocks" for finding in record.findings):
         return "Certain that the two cannot be compared; whether the change itself makes a difference is unknown."
     if row.effect is None or row.effect_low is None or row.effect_high is None:
+        if row.metric in DECIDED_BY_FUNCTION and record.function is not None:
+            if record.function.answer == "another" and row.verdict != "unknown":
+                return "Certain: from equal arguments, both steps compute different results in float64."
+            if record.function.answer == "same" and row.verdict == "same":
+                return "Certain: both steps compute one function in float64, where rounding falls to 1e-15."
         words = {"same": "that they agree", "unknown": ""}.get(row.verdict, "that they differ")
         return words and f"Certain {words}: both values stand in the logs."
     if row.evidence == ONE_PROGRAM:

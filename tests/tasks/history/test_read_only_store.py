@@ -58,11 +58,8 @@ def test_a_bucket_without_the_right_to_write(viewer: str, capsys: pytest.Capture
     assert [(entry.name, entry.version) for entry in open_store(viewer, reading=True).files.entries()] == before
 
 
-@pytest.mark.parametrize("option", ["--rebuild", "--compact"])
-def test_options_that_write_need_the_right_to_write(
-    option: str, viewer: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(["history", option, "--out", viewer]) == 2
+def test_rebuilding_needs_the_right_to_write(viewer: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["history", "--rebuild", "--out", viewer]) == 2
     reported = " ".join(capsys.readouterr().err.split())
     assert "storage.objects.create, storage.objects.delete" in reported
     assert "--role=roles/storage.objectUser" in reported
