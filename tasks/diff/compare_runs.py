@@ -22,6 +22,7 @@ from tasks.diff.rounding_band import rounding_band
 from tasks.diff.run_events import death_row
 from tasks.diff.same_code import draws_differ
 from tasks.diff.state_rows import checkpoint_row, final_state_row
+from tasks.diff.step_modes import describe_modes
 from tasks.diff.time_rows import Circumstances, cpu_time_row, name_host, step_time_row
 from tasks.metrics.merged_steps import cpu_seconds
 from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, FUNCTION, LOSS, ROUNDING, VALUES
@@ -103,6 +104,8 @@ def diff(
     program_row = program_time_row(arms, turns, rules)
     equal_times = program_row is not None and program_row.verdict == "same"
     host = name_host(step_time, arms, proved=proved) if (proved or equal_times) and not excuse else ""
+    modes = describe_modes(arms) if time_row.verdict in ("regressed", "improved") else ""
+    host = "; ".join(filter(None, (host, modes)))
     if host:
         time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
     cpu_row = cpu_time_row(arms, rules, shared)
