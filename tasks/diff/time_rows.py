@@ -10,11 +10,12 @@ import polars as pl
 from configs.schema import Frozen
 from configs.verdict_rules import DeviceKind, VerdictRules, device_kind_of
 from tasks.diff.arms import ArmRuns, Arms
+from tasks.diff.decide import MIN_REPEATS
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.metric_rows import make_row, missing_decision
 from tasks.diff.noise import Past, estimate_noise_between, learn_noise
-from tasks.metrics.merged_steps import place_of, waited_seconds
+from tasks.metrics.merged_steps import place_of, timed_steps, waited_seconds
 from tasks.metrics.metric import Metric
 from tasks.metrics.step_time_levels import CLOSE
 from tasks.metrics.time_account import COMPUTE, is_steady
@@ -26,6 +27,7 @@ SHIFTED = 2.0  # × stated noise: a larger shift of the step time during a run m
 MAX_SLOW = 0.2  # largest difference of the arms' shares of slow steps for the verdict *same*
 MAX_LONGER = 1.05  # for *same*: largest ratio of the slower arm's shortest mean step to the other arm's longest
 MAX_LONGER_MEAN = 1.2  # for *same*: largest ratio of the arms' average steps; above MAX_LONGER, as a run may stall
+TWICE = 2.0  # least ratio of the median steps for a verdict by separated steps
 # parts of the time account before the first step and after the last
 START_AND_END = ("start", "end", "outside", "wait at the end", "evaluation at the end")
 STEP_COLUMN = "step_time_s"
@@ -134,6 +136,8 @@ def decide_levels(
     why = _why_not_same(levels, arms) if decision.verdict == "same" else ""
     if why:
         return decision.model_copy(update={"verdict": "unknown", "reason": f"{why}; {decision.reason}"})
+    if metric is STEP_TIME and decision.verdict == "unknown" and (apart_by := find_separation(arms)):
+        return decision.model_copy(update={"verdict": "regressed", "reason": apart_by, "runs_wanted": None})
     inside = _name_shift(arms, shifts) if decision.verdict == "unknown" else ""
     return decision.model_copy(update={"reason": f"{inside}{decision.reason}"}) if inside else decision
 
@@ -148,6 +152,23 @@ def _name_shift(arms: Arms, shifts: list[list[float]]) -> str:
     """Return the arm with the largest shift during a run and its size, in words; empty without shifts."""
     size, arm = max((size, arm.label) for arm, side in zip(arms, shifts, strict=True) for size in side)
     return f"the step time shifts by {100 * expm1(2 * size):.0f} % during a run of {arm}; " if size else ""
+
+
+def find_separation(arms: Arms) -> str:
+    """Return that each candidate step took longer than every baseline step, and twice as long on average; else "".
+
+    Load beside the runs slows some steps of both arms, whose runs alternate. MIN_REPEATS runs of each are needed.
+    """
+    if min(len(arm.runs) for arm in arms) < MIN_REPEATS:
+        return ""
+    tables = [[timed_steps(run)[0]["seconds"].drop_nulls()[1:] for run in arm.runs] for arm in arms]
+    if any(table.is_empty() for side in tables for table in side):
+        return ""
+    left, right = (pl.concat(side) for side in tables)
+    slowest, quickest = float(left.max()), float(right.min())  # type: ignore[arg-type]
+    if quickest <= slowest or float(right.median()) < TWICE * float(left.median()):  # type: ignore[arg-type]
+        return ""
+    return f"the quickest step ({quickest:.3g} s) takes longer than the baseline's slowest ({slowest:.3g} s)"
 
 
 def _why_not_same(levels: SideLevels, arms: Arms) -> str:
