@@ -39,7 +39,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, used_home: Callable[[Path], Pa
     """Run `maxview …` in a folder; idle processes end with the tests."""
     home = str(used_home(tmp_path_factory.mktemp("readme") / "home"))
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "JAX_", "XLA_"))}
-    environment = clean | {"PREFECT_HOME": home, "PYTHONPATH": str(ROOT)}
+    # the README types `uv run maxview`, and so do the commands that it shows next
+    environment = clean | {"PREFECT_HOME": home, "PYTHONPATH": str(ROOT), "UV_RUN_RECURSION_DEPTH": "1"}
 
     def command(words: list[str], folder: Path, columns: int = 80) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "flows.cli", *words]

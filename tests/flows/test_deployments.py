@@ -48,7 +48,7 @@ def test_an_invalid_ref_ends_the_run_with_a_reason(stack: Any) -> None:
     # many more such names are tried in tests/tasks/resolve/test_refs.py
     state = stack.ended(stack.run("compare/main-vs-branch", branch="$(touch owned) <img src=x>"))
     assert state["type"] == "FAILED"
-    assert "is not a name that git allows" in state["message"]
+    assert "no branch, tag or commit '$(touch owned) <img src=x>'" in state["message"]
     assert not list(stack.folder.rglob("owned"))
     before = set(stack.out.glob("runs/*"))
     state = stack.ended(stack.run("compare/main-vs-branch", more={"comment": "the pull request"}))
@@ -64,7 +64,7 @@ def test_a_name_given_in_the_form_is_kept_and_a_generated_one_is_replaced(stack:
     assert generated == given or re.fullmatch("[a-z]+-[a-z]+", generated)
     stack.ended(run)
     shown = stack.request("GET", f"/flow_runs/{run}")["name"]
-    assert shown == (given or "01_base: main vs HEAD on cpu")
+    assert shown == (given or "01_base: main vs working tree on cpu")
 
 
 def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:

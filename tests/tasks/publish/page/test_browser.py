@@ -45,7 +45,9 @@ type Visit = Callable[..., Any]
 
 @pytest.fixture
 def address(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> str:
-    return write_page(record_002, tmp_path, log_lines=logs_002).as_uri()
+    # its arms cannot be compared, so that it offers no command of its own
+    record = record_002.model_copy(update={"next_command": "maxview compare linen-vs-nnx --case 03_dropout"})
+    return write_page(record, tmp_path, log_lines=logs_002).as_uri()
 
 
 CURVES = {"loss": "Loss", "step_time_s": "Step time, s"}
