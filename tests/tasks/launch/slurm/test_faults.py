@@ -296,9 +296,19 @@ def small_disk(directory: RunDirectory) -> Iterator[None]:
     subprocess.run(["umount", "--lazy", str(directory.path)], check=True)
 
 
+# removes its file, so that there is room for the log, which lies on the same disk
+FILLS_ITS_DISK = """import os, sys
+try:
+    open(sys.argv[1], "wb").write(bytes(2_000_000))
+except OSError:
+    os.remove(sys.argv[1])
+    raise
+"""
+
+
 @pytest.mark.usefixtures("small_disk")
 def test_the_disk_is_full_for_the_trainer(slurm_plan: Plan, follow: Follow, directory: RunDirectory) -> None:
-    run = follow(slurm_plan("import sys; open(sys.argv[1], 'wb').write(bytes(2_000_000))", f"{directory.path}/state"))
+    run = follow(slurm_plan(FILLS_ITS_DISK, f"{directory.path}/state"))
     assert "No space left on device" in run.end()
     error = build_record(run.run_.plan, directory, read_run_log(directory.log), ()).reading.error
     assert error is not None
