@@ -240,11 +240,11 @@ set: {{steps: 6, max_target_length: 32}}
 """
 
 
-@pytest.mark.long
 def is_time(metric: str) -> bool:
     return BY_NAME[metric].judged == "noise" or metric == PROGRAM_TIME.name
 
 
+@pytest.mark.long
 def test_an_explanation_changes_no_time_and_no_loss(
     maxview: Maxview, custom_trainer: Callable[..., Path], tmp_path: Path
 ) -> None:
