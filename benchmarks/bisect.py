@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import describe_machine
-from tasks.bisect.search import next_action
-from tasks.bisect.terms import Finish, Limits, Line
-from tests.tasks.bisect.simulated import GPU, TPU, SimulatedTimes, step
+from tasks.extensions.bisect.search import next_action
+from tasks.extensions.bisect.terms import Finish, Limits, Line
+from tests.tasks.extensions.bisect.simulated import GPU, TPU, SimulatedTimes, step
 
 ROOT = Path(__file__).parent.parent
 COMMITS = 32

@@ -15,23 +15,23 @@ from prefect.states import Cancelled, Completed, Failed
 
 from configs.comparison import load_comparison, load_target
 from flows.compare import CASE_STEPS, run_one
-from tasks.bisect.bisected_metric import DIED, PROGRAM, TIME, BisectedMetric, choose_metric, read_metric
-from tasks.bisect.corners import blame_packages, measure_corners
-from tasks.bisect.describe_bisection import describe_points, describe_progress, spent_seconds, write_record
-from tasks.bisect.function_judge import FunctionJudge
-from tasks.bisect.ledger import ledger_key, read_entry, search_ledger, weigh_commits
-from tasks.bisect.points import Span, corner_span, list_cases, plan_point, span_after_corners, spans_inside
-from tasks.bisect.run_judge import RunJudge
-from tasks.bisect.terms import Finish, Limits, Line, Train
-from tasks.bisect.turns_judge import TurnsJudge
-from tasks.causes.assemble_case import complete_case
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.noise import Past
-from tasks.history.prior import read_past
+from tasks.extensions.bisect.bisected_metric import DIED, PROGRAM, TIME, BisectedMetric, choose_metric, read_metric
+from tasks.extensions.bisect.corners import blame_packages, measure_corners
+from tasks.extensions.bisect.describe_bisection import describe_points, describe_progress, spent_seconds, write_record
+from tasks.extensions.bisect.function_judge import FunctionJudge
+from tasks.extensions.bisect.ledger import ledger_key, read_entry, search_ledger, weigh_commits
+from tasks.extensions.bisect.points import Span, corner_span, list_cases, plan_point, span_after_corners, spans_inside
+from tasks.extensions.bisect.run_judge import RunJudge
+from tasks.extensions.bisect.terms import Finish, Limits, Line, Train
+from tasks.extensions.bisect.turns_judge import TurnsJudge
+from tasks.extensions.explain.assemble_case import complete_case
+from tasks.extensions.history.prior import read_past
+from tasks.extensions.preflight.planned_compiles import count_lanes
 from tasks.launch.owners import forget
 from tasks.metrics.result_metrics import FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
-from tasks.preflight.planned_compiles import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions

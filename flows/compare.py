@@ -18,17 +18,17 @@ from prefect.states import Cancelled
 
 from configs.comparison import ENOUGH_REPEATS, load_comparison, load_target
 from configs.errors import ConfigError
-from tasks.causes.assemble_case import CaseSteps, assemble_case
-from tasks.causes.kept_programs import have_programs
-from tasks.causes.subjects import announce, name_explainable_differences, plans_of, wants_explanation
 from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.interleave import limits_of, refuse_elsewhere, say_cost
 from tasks.experiments.same_function import COST
+from tasks.extensions.explain.assemble_case import CaseSteps, assemble_case
+from tasks.extensions.explain.kept_programs import have_programs
+from tasks.extensions.explain.subjects import announce, name_explainable_differences, plans_of, wants_explanation
+from tasks.extensions.preflight.planned_compiles import count_lanes, find_missing_compilers, order_compiles
 from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import find_checkpoint
 from tasks.launch.owners import find_finished, forget
-from tasks.preflight.planned_compiles import count_lanes, find_missing_compilers, order_compiles
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
 from tasks.records import (

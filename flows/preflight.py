@@ -9,8 +9,8 @@ from prefect.states import Cancelled
 
 from configs.errors import ConfigError
 from flows.compare import compile_cases, publish_case
+from tasks.extensions.preflight.planned_compiles import find_missing_compilers
 from tasks.launch.owners import forget
-from tasks.preflight.planned_compiles import find_missing_compilers
 from tasks.resolve.options import PreflightOptions
 from tasks.resolve.plans import request_compiles
 from tasks.services.events import EVENTS, Planned

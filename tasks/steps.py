@@ -26,17 +26,6 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
 from configs.comparison import Target
-from tasks.bisect.culprit_program import compare_culprit_program
-from tasks.bisect.function_judge import compare_with_good
-from tasks.bisect.ledger import FOLDER as LEDGER_FOLDER
-from tasks.bisect.ledger import make_entry
-from tasks.bisect.points import choose_span
-from tasks.bisect.search import next_action
-from tasks.bisect.terms import Finish, Judge, Limits, Line, Train
-from tasks.bisect.turns_judge import time_beside_good
-from tasks.causes.assemble_case import compare_checkpoints, compare_programs
-from tasks.causes.programs import compare_program_files
-from tasks.causes.subjects import explain_comparison
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case
 from tasks.diff.compare_logs import LogArguments, archive, case_runs, compare_pair
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
@@ -45,14 +34,25 @@ from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.recordings import FOLDER, SIDES, name_problem, record_arms
 from tasks.experiments.same_function import compare_functions
 from tasks.experiments.stand_in import find_stand_ins
-from tasks.history.history_table import compact_history
-from tasks.history.prior import read_past
+from tasks.extensions.bisect.culprit_program import compare_culprit_program
+from tasks.extensions.bisect.function_judge import compare_with_good
+from tasks.extensions.bisect.ledger import FOLDER as LEDGER_FOLDER
+from tasks.extensions.bisect.ledger import make_entry
+from tasks.extensions.bisect.points import choose_span
+from tasks.extensions.bisect.search import next_action
+from tasks.extensions.bisect.terms import Finish, Judge, Limits, Line, Train
+from tasks.extensions.bisect.turns_judge import time_beside_good
+from tasks.extensions.explain.assemble_case import compare_checkpoints, compare_programs
+from tasks.extensions.explain.programs import compare_program_files
+from tasks.extensions.explain.subjects import explain_comparison
+from tasks.extensions.history.history_table import compact_history
+from tasks.extensions.history.prior import read_past
+from tasks.extensions.preflight.compare_compiles import compare_case_compiled
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import cross_maxtext, job
 from tasks.launch.job import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, read_exit_code, rejoin_attempts, watch
-from tasks.preflight.compare_compiles import compare_case_compiled
 from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.content.suggested_commands import add_next, add_next_of_compiles, add_next_of_experiments
 from tasks.publish.markdown.artifacts import (

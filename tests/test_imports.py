@@ -42,7 +42,7 @@ def test_imports_are_absolute_and_an_injected_module_needs_the_trainers_packages
         ("flows.cli.app", ("prefect", "polars", "jax")),
         ("model.train.loop", ("prefect", "polars", "fastapi")),
         (
-            "tasks.scrape, tasks.verify.compare_checkpoints, tasks.diff, tasks.preflight.compare_compiles, "
+            "tasks.scrape, tasks.verify.compare_checkpoints, tasks.diff, tasks.extensions.preflight.compare_compiles, "
             "tasks.store, tasks.resolve.plans",
             ("jax", "prefect"),
         ),

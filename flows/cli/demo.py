@@ -8,8 +8,8 @@ from pathlib import Path
 from configs.comparison import list_names
 from tasks.diff.compare_logs import UNTITLED, LogArguments, archive, compare_pair
 from tasks.diff.decide import ONE_RUN
-from tasks.history.history_table import load_history
-from tasks.history.series import find_series, judge_history
+from tasks.extensions.history.history_table import load_history
+from tasks.extensions.history.series import find_series, judge_history
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.site.comparison_pages import publish_comparison

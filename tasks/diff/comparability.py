@@ -6,7 +6,7 @@ The config gives each kind of finding its effect: it blocks or qualifies the ver
 from collections.abc import Sequence
 from itertools import chain
 
-from configs.findings import Effects
+from configs.findings import Effects, FindingKind
 from tasks.diff.arms import Arms
 from tasks.diff.contradictions import find_contradictions, find_same_log
 from tasks.diff.parity import MetricParity
@@ -18,6 +18,12 @@ from tasks.diff.undeclared_differences import find_environment_differences, find
 from tasks.records import Finding
 
 ORDER = ("blocks", "qualifies", "note")
+# The other kinds need a trained run.
+KINDS_WITHOUT_RUNS: frozenset[FindingKind] = frozenset({
+    "same-commit", "other-trainer", "different-commits", "dirty-checkout",
+    "other-source", "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software",
+    "config", "inert", "seed",
+})  # fmt: skip
 
 
 def find_findings(

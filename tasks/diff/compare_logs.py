@@ -105,7 +105,7 @@ def compare_pair(
 ) -> ComparisonRecord:
     """Return the comparison of the ingested runs of two arms, baseline first.
 
-    `target`: the machine of the runs; `past`: differences of equal runs there, from `tasks/history/prior.py`;
+    `target`: the machine of the runs; `past`: differences of equal runs there, as `prior.py` of the history finds them;
     `arguments`: the log arguments, for the suggested command; None: the archived logs.
     """
     baseline = [run for run in records if run.arm == records[0].arm]

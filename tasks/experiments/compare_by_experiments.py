@@ -8,7 +8,7 @@ from pathlib import Path
 from configs.schema import Frozen
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff.arms import ArmRuns, summarise
-from tasks.diff.comparability import find_findings
+from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
 from tasks.diff.compare_runs import conclude
 from tasks.diff.decide import ONE_PROGRAM
 from tasks.diff.decide_by_function import rounding_row
@@ -19,7 +19,6 @@ from tasks.experiments.recordings import Both
 from tasks.ingest.run_record import name_version
 from tasks.metrics.result_metrics import FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
-from tasks.preflight.compare_compiles import KINDS
 from tasks.records import (
     ComparisonRecord,
     Coverage,
@@ -60,7 +59,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     left, right = (ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in runs)
     arms = (left, right)
     every = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=plan.aa, parities=())
-    findings = [one for one in every if one.kind in KINDS]
+    findings = [one for one in every if one.kind in KINDS_WITHOUT_RUNS]
     floors = list(_floors(found.program, found.function))
     proved = has_same_program(floors)
     rows: list[MetricDiff] = []

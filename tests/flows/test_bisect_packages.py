@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import flows.bisect as module
-from tasks.bisect.ledger import ledger_key
-from tasks.bisect.points import Span
+from tasks.extensions.bisect.ledger import ledger_key
+from tasks.extensions.bisect.points import Span
 from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
 from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef

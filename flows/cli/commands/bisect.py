@@ -21,8 +21,8 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     name
         A comparison of two refs: a file in configs/comparisons, for example main-vs-branch.
     """
-    from tasks.bisect.bisected_metric import read_metric
-    from tasks.bisect.points import choose_span, list_cases, read_versions
+    from tasks.extensions.bisect.bisected_metric import read_metric
+    from tasks.extensions.bisect.points import choose_span, list_cases, read_versions
 
     # checked before the flow, because starting a server for it takes seconds
     options, more = options.model_copy(update={"comparison": name}), options.more

@@ -31,7 +31,7 @@ def bless(
     target
         The target of the comparison; every target by default.
     """
-    from tasks.history.stored_comparisons import newest_comparisons
+    from tasks.extensions.history.stored_comparisons import newest_comparisons
     from tasks.publish.terminal.typed_command import as_typed
     from tasks.resolve.blessed import bless as bless_record
     from tasks.store import open_store

@@ -29,11 +29,11 @@ def explain(
     subject
         A comparison's name, its page, or the folders of two runs.
     """
-    from tasks.causes.explain_arms import explain_plans, say_cost
-    from tasks.causes.repro_kit import write_kit_of
-    from tasks.causes.subjects import find_subject
     from tasks.experiments.recordings import FOLDER
     from tasks.experiments.same_function import compare_functions
+    from tasks.extensions.explain.explain_arms import explain_plans, say_cost
+    from tasks.extensions.explain.repro_kit import write_kit_of
+    from tasks.extensions.explain.subjects import find_subject
     from tasks.publish.terminal.report import render_explanation
 
     found = find_subject(subject, store)

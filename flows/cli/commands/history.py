@@ -15,7 +15,7 @@ from rich.console import Console
 from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 if TYPE_CHECKING:
-    from tasks.history.series import JudgedSeries
+    from tasks.extensions.history.series import JudgedSeries
     from tasks.store import Store
 
 
@@ -41,9 +41,9 @@ def history(
     target
         The target of the runs; every target by default.
     """
-    from tasks.history.describe_series import exit_status, suggest_next, to_json
-    from tasks.history.history_table import compact_history, load_history, rebuild_history
-    from tasks.history.series import find_series, judge_history
+    from tasks.extensions.history.describe_series import exit_status, suggest_next, to_json
+    from tasks.extensions.history.history_table import compact_history, load_history, rebuild_history
+    from tasks.extensions.history.series import find_series, judge_history
     from tasks.publish.site.history_page import write_history_page
     from tasks.publish.site.index_page import rebuild_index
     from tasks.publish.terminal.typed_command import as_typed
@@ -105,7 +105,7 @@ def print_history(judged: "Sequence[JudgedSeries]", console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from tasks.history.describe_series import draw_trend, show_event
+    from tasks.extensions.history.describe_series import draw_trend, show_event
 
     for heading, group in groupby(judged, key=_heading):
         console.print(f"\n[bold]{escape(heading)}[/]", highlight=False)

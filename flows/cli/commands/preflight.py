@@ -25,7 +25,7 @@ def preflight(
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     """
     from configs.errors import ConfigError
-    from tasks.preflight.planned_compiles import find_missing_compilers
+    from tasks.extensions.preflight.planned_compiles import find_missing_compilers
     from tasks.resolve.plans import request_compiles, resolve
 
     # checked before the flow, because starting a server for it takes seconds

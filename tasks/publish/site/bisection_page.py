@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tasks.bisect.describe_bisection import show_counts
-from tasks.bisect.ledger import show_size
+from tasks.extensions.bisect.describe_bisection import show_counts
+from tasks.extensions.bisect.ledger import show_size
 from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.markdown.artifacts import draw_table, escape_markdown

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from configs.schema import Frozen
-from tasks.history.history_table import append_comparison
+from tasks.extensions.history.history_table import append_comparison
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import StoreIndex, add_comparison, gather_index, in_order, index_comparison

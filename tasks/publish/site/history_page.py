@@ -1,7 +1,7 @@
 """Writes the history page: the changes of metrics from night to night with their commits, then charts of each case.
 
-As in tasks/history, a night is one comparison of a case: it has one value of a metric for each arm. An arm is one of
-the two compared versions.
+A night is one comparison of a case, as in `history_table.py`: it has one value of a metric for each arm. An arm is
+one of the two compared versions.
 """
 
 import shlex
@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
-from tasks.bisect.bisected_metric import BISECTED_TITLES
-from tasks.history.describe_series import show_date, show_event
-from tasks.history.series import Event, JudgedSeries, Line, Night, Series
+from tasks.extensions.bisect.bisected_metric import BISECTED_TITLES
+from tasks.extensions.history.describe_series import show_date, show_event
+from tasks.extensions.history.series import Event, JudgedSeries, Line, Night, Series
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.table import METRICS

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.time_rows import Circumstances
-from tasks.history.record_rows import run_values
+from tasks.extensions.history.record_rows import run_values
 from tasks.records import ComparisonRecord, Environment, MetricDiff, RunRecord
 
 type MakeRun = Callable[..., RunRecord]

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.causes.source_lines import read_optimised
 from tasks.experiments.observe_arm import observe_arm
+from tasks.extensions.explain.source_lines import read_optimised
 from tasks.launch.local.process_group import build_environment, run_to_end
 from tasks.records import RunPlan
 from tasks.records.observation import OPTIMISED

@@ -9,9 +9,9 @@ import pytest
 
 from flows.cli.app import call
 from tasks.diff.compare_logs import archive, case_runs, compare_pair
-from tasks.history.history_table import append_comparison, load_history, read_runs, rebuild_history
-from tasks.history.prior import group_equal_runs, read_past
-from tasks.history.record_rows import alike_hash
+from tasks.extensions.history.history_table import append_comparison, load_history, read_runs, rebuild_history
+from tasks.extensions.history.prior import group_equal_runs, read_past
+from tasks.extensions.history.record_rows import alike_hash
 from tasks.ingest.given_logs import read_pair
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.store import Store, open_store

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tasks.causes.equal_values import name_values
+from tasks.extensions.explain.equal_values import name_values
 from tasks.observe.inject.maxview_observe.evaluate_step import Evaluation
 from tasks.observe.inject.maxview_observe.other_arm import Draws
 

@@ -8,7 +8,7 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.bisect.points import find_span
+from tasks.extensions.bisect.points import find_span
 from tasks.resolve import arm_trainers, own_clone
 from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
 from tasks.resolve.options import BisectOptions

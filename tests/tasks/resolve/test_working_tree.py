@@ -13,7 +13,7 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from configs.nightly import NightlyComparison
-from tasks.bisect.points import find_span
+from tasks.extensions.bisect.points import find_span
 from tasks.records import RunPlan
 from tasks.resolve import working_tree
 from tasks.resolve.arm_trainers import ArmOverrides

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tasks.history.series import Night, Series, judge
+from tasks.extensions.history.series import Night, Series, judge
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import StoreIndex, add_comparison, add_nights, in_order, index_comparison

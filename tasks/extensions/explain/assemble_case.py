@@ -1,0 +1,68 @@
+"""Assembles a case for its comparison: plans and finished runs → `CaseRuns`, with all that is compared beside the runs.
+
+An arm is one of the two compared versions. A case is a set of config values that both arms share.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tasks.diff.compare_case import CaseRuns, case_id
+from tasks.extensions.explain.kept_programs import compare_kept_programs, have_programs
+from tasks.records import CheckpointDifference, ProgramExplanation, RunPlan, RunRecord
+from tasks.resolve.blessed import blessed_runs
+from tasks.store import Store
+from tasks.verify.compare_checkpoints import compare_arms, find_common
+from tasks.verify.verification import Progress
+
+
+def compare_checkpoints(
+    runs: CaseRuns, store: Store, on_progress: Progress | None = None
+) -> CheckpointDifference | None:
+    """Compare the checkpoints of the arms' first runs at the last step that is verified in both; None without one.
+
+    Reuses a stored result of the same two saves.
+    """
+    before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
+    return compare_arms(runs.runs, store, known=before.checkpoints if before else None, on_progress=on_progress)
+
+
+def compare_programs(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
+    """Compare the lowered training steps that the runs kept; None if there are no two, or if one is unreadable."""
+    return compare_kept_programs(runs.runs, store)
+
+
+class CaseSteps(NamedTuple):
+    """The functions that read and compare a case's stored data; a flow gives their tracked forms."""
+
+    read_blessed: Callable[[RunPlan, Store, str], list[RunRecord]] = blessed_runs
+    compare_checkpoints: Callable[[CaseRuns, Store], CheckpointDifference | None] = compare_checkpoints
+    compare_programs: Callable[[CaseRuns, Store], ProgramExplanation | None] = compare_programs
+
+
+def assemble_case(
+    plans: Sequence[RunPlan], runs: Sequence[RunRecord], store: Store, *, cases: int, steps: CaseSteps | None = None
+) -> CaseRuns:
+    """Return the case of these plans and their finished runs, complete; blessed runs come first.
+
+    cases: the number of cases compared together.
+    """
+    steps, plan = steps or CaseSteps(), plans[0]
+    blessed = steps.read_blessed(plan, store, plan.against) if plan.against else []
+    case = CaseRuns(
+        comparison=plan.comparison,
+        case=plan.case,
+        target=plan.target,
+        runs=(*blessed, *runs),
+        cases=cases,
+        rules=plan.rules,
+        commits={one.arm: one.commits for one in plans if one.commits},
+    )
+    return complete_case(case, store, steps)
+
+
+def complete_case(case: CaseRuns, store: Store, steps: CaseSteps | None = None) -> CaseRuns:
+    """Return the case with the comparisons of its checkpoints and of its lowered steps, where there are two."""
+    steps = steps or CaseSteps()
+    checkpoints = steps.compare_checkpoints(case, store) if find_common(case.runs) else None
+    program = steps.compare_programs(case, store) if have_programs(case.runs, store) else None
+    return case.model_copy(update={"checkpoints": checkpoints, "program": program})

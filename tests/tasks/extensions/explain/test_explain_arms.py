@@ -1,0 +1,121 @@
+"""Occasions for an explanation, its first sentence, and comparisons that cannot be explained."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.extensions.explain import explain_arms, subjects
+from tasks.extensions.explain.explain_arms import ObservedArm, _say_headline
+from tasks.extensions.explain.subjects import find_subject, name_explainable_differences, plans_of, wants_explanation
+from tasks.records import (
+    ComparisonRecord,
+    Explanation,
+    Floor,
+    Observation,
+    ProgramExplanation,
+    Root,
+    RunPlan,
+    StartReport,
+    TensorComparison,
+)
+from tasks.records.compared_case import MetricDiff
+from tasks.records.plan import SharedStart
+from tasks.records.run import START_FILE, START_FOLDER
+
+type MakeRecord = Callable[..., ComparisonRecord]
+
+SAME = ProgramExplanation(
+    answer="same computation in another order", sentence="both arms lower the same computation", hashes=("a", "a")
+)
+OTHER = ProgramExplanation(answer="differs", sentence="the programs differ at 1 place: fused", hashes=("a", "b"))
+EQUAL = TensorComparison(sentence="no tensor differs", tensors=(9, 9))
+
+
+def test_a_differing_tensor_is_reported_first() -> None:
+    root = Root(kind="constant", sentence="an epsilon")
+    found = TensorComparison(sentence="equal up to mlpwi_1", roots=(root,), tensors=(9, 9))
+    assert _say_headline(found, OTHER, None, None) == "equal up to mlpwi_1"
+
+
+@pytest.mark.parametrize("program", [SAME, OTHER])
+def test_a_difference_of_the_compiled_programs_alone_is_reported_as_such(program: ProgramExplanation) -> None:
+    rounded = EQUAL.model_copy(update={"different_results": ("parameter w",)})
+    found = _say_headline(rounded, program, None, None)
+    assert found.startswith("one function in float64; as run, the arms round differently from here")
+    assert found.endswith("at its end parameter w differ")
+
+
+def test_one_computation_leaves_only_the_arguments_and_the_host() -> None:
+    assert _say_headline(EQUAL, SAME, None, None).endswith("only what each is given, and its host, can differ")
+
+
+@pytest.mark.parametrize(("kept", "shared"), [({}, True), ({"state.w": "shape (2,) here, (3,) there"}, False)])
+def test_own_first_weights_explain_nothing_if_the_judged_runs_shared_them(
+    kept: dict[str, str], shared: bool, plan_of: Callable[..., RunPlan], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = plan_of("right").model_copy(update={"start": SharedStart(taken_from="left")})
+    report = StartReport(replaced=("state.v",), kept=kept, own_values=tuple(kept))
+    file = Path(plan.directory) / START_FOLDER / START_FILE
+    file.parent.mkdir()
+    file.write_text(report.model_dump_json())
+    arm = ObservedArm(plan, "left", tmp_path, Observation(step="train_step"))
+    monkeypatch.setattr(explain_arms, "observe", lambda *_: arm)
+    monkeypatch.setattr(
+        explain_arms, "explain_observed", lambda _, *, starts_shared: Explanation(headline=f"{starts_shared}")
+    )
+    assert explain_arms.explain_plans((plan, plan), ("left", "right"), tmp_path).headline == str(shared)
+
+
+@pytest.fixture
+def record() -> MakeRecord:
+    def make(verdict: str = "same", metric: str = "loss_per_step", **changes: Any) -> ComparisonRecord:
+        row = MetricDiff.model_construct(metric=metric, title="Loss, step by step", verdict=verdict)
+        fields: dict[str, Any] = {"rows": (row,), "floors": (), "aa": False, "programs": None} | changes
+        arm = type("Arm", (), {"has_died": False})()
+        return ComparisonRecord.model_construct(baseline=arm, candidate=arm, **fields)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("verdict", "wanted"), [("regressed", True), ("changed", True), ("same", False), ("unknown", False)]
+)
+def test_a_difference_is_an_occasion(record: MakeRecord, verdict: str, wanted: bool) -> None:
+    assert bool(name_explainable_differences(record(verdict))) is wanted
+
+
+def test_another_program_is_an_occasion_and_a_control_is_not(record: MakeRecord) -> None:
+    floor = Floor(name="same program", holds=False, evidence="")
+    assert name_explainable_differences(record(floors=(floor,))) == "the program"
+    assert name_explainable_differences(record("regressed", aa=True)) == ""
+    assert name_explainable_differences(record("regressed", metric="stall_s")) == ""
+
+
+def test_a_comparison_may_disable_its_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wants_explanation("linen-vs-nnx")
+    off = type("Comparison", (), {"explain": "off"})()
+    monkeypatch.setattr(subjects, "load_comparison", lambda _name: off)
+    assert not wants_explanation("linen-vs-nnx")
+
+
+def test_a_comparison_of_another_target_is_not_explained_automatically() -> None:
+    assert not wants_explanation("no-such-comparison")
+    assert plans_of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "name one comparison"),
+        (["a", "b", "c"], "name one comparison"),
+        (["nothing-like-it"], "no comparison 'nothing-like-it'.*there is none"),
+        (["no/run", "no/other"], "no/run: is no run's folder"),
+    ],
+)
+def test_a_comparison_without_an_explanation_is_an_error_with_a_remedy(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        find_subject(words, str(tmp_path))

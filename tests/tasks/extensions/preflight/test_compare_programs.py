@@ -1,0 +1,90 @@
+"""Faults planted into a small, really compiled training step: each is the first listed difference."""
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.extensions.preflight.compare_programs import Side, compare_programs
+from tasks.extensions.preflight.program_work import analyse_program
+from tasks.records import CompiledProgram
+
+ROOT = Path(__file__).parents[4]
+SAMPLES = ROOT / "tests" / "samples" / "preflight"  # of tests/standins/preflight/faulty.py
+# the kind of the fault, and its place
+FIRST = {
+    "gather-in-loop": ("all-gather in a loop", "head"),
+    "no-donation": ("donation", ""),
+    "float32-matmul": ("types of products", "layers"),
+    "no-remat": ("recomputing", ""),
+    "wrong-sharding": ("inputs: sharding", "layers/"),
+}
+
+
+def read(folder: Path) -> Side:
+    text = gzip.decompress((folder / "optimised.hlo.gz").read_bytes()).decode()
+    program = CompiledProgram.model_validate_json((folder / "compile.json").read_bytes())
+    return Side(program, analyse_program(text.splitlines(keepends=True)))
+
+
+@pytest.fixture(scope="module")
+def whole() -> Side:
+    return read(SAMPLES / "none")
+
+
+@pytest.mark.parametrize("fault", FIRST)
+def test_a_planted_fault_is_first(whole: Side, fault: str) -> None:
+    faulty = read(SAMPLES / fault)
+    first = compare_programs(whole, faulty).differences[0]
+    what, where = FIRST[fault]
+    assert first.what == what
+    assert where in first.where
+    assert first.share > 0  # a positive share: the fault costs time or memory
+    mended = compare_programs(faulty, whole).differences[0]
+    assert (mended.what, mended.share) == (what, -first.share)
+
+
+def test_a_difference_links_to_its_line(whole: Side) -> None:
+    first = compare_programs(whole, read(SAMPLES / "gather-in-loop")).differences[0]
+    assert first.baseline_source is None  # the baseline has no such instruction
+    assert first.candidate_source is not None
+    text = gzip.decompress((SAMPLES / "gather-in-loop" / "optimised.hlo.gz").read_bytes())
+    line = text[first.candidate_source.offset :].partition(b"\n")[0]
+    assert b" all-gather(" in line
+    assert b"while/body" in line
+    assert text.split(b"\n")[first.candidate_source.line - 1] == line
+
+
+def test_a_program_equals_itself(whole: Side) -> None:
+    same = compare_programs(whole, whole)
+    assert (same.differences, same.left_out) == ((), 0)
+
+
+def test_unnamed_inputs_are_not_a_difference(whole: Side) -> None:
+    faulty = read(SAMPLES / "wrong-sharding")
+    unnamed = faulty._replace(program=faulty.program.model_copy(update={"arrays": ()}))
+    found = compare_programs(whole, unnamed).differences
+    assert found
+    assert not [one for one in found if one.what.startswith("inputs")]
+
+
+def test_the_counted_work_equals_the_steps(whole: Side) -> None:
+    """Per device: 2 of 8 sequences of 256 tokens; three products per layer, once forward, twice backward, and two of
+    them recomputed; the head's product three times and once recomputed."""
+    assert whole.analysis is not None
+    tokens, width, hidden, vocabulary, layers = 2 * 256, 256, 1024, 2048, 4
+    products = 3 * (width * hidden + hidden * hidden + hidden * width) + width * hidden + hidden * hidden
+    assert whole.analysis.work.work.flops == 2 * tokens * (layers * products + 4 * width * vocabulary)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", FIRST)
+def test_a_planted_fault_is_first_with_the_installed_compiler(fault: str, tmp_path: Path) -> None:
+    pytest.importorskip("libtpu", reason="the extra `tpu` is not installed")
+    for name in ("none", fault):
+        argv = [sys.executable, "-m", "tests.standins.preflight.faulty", name, str(tmp_path / name)]
+        subprocess.run(argv, cwd=ROOT, check=True, timeout=600, capture_output=True)
+    first = compare_programs(read(tmp_path / "none"), read(tmp_path / fault)).differences[0]
+    assert first.what == FIRST[fault][0]
