@@ -1,1 +1,1 @@
-"""The Prefect flows, which call the steps of tasks/steps.py in order, and the command line."""
+"""The Prefect flows, each with the steps that it calls in a module beside it, and the command line."""

@@ -14,6 +14,16 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 
 from configs.comparison import load_comparison, load_target
+from flows.bisect_steps import (
+    SearchProgress,
+    choose_step,
+    compare_culprit_step,
+    compare_with_good_step,
+    find_span_step,
+    probe_step,
+    publish_bisection_step,
+    time_beside_good_step,
+)
 from flows.compare import CASE_STEPS, run_one
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.noise import Past
@@ -40,16 +50,6 @@ from tasks.services.flow_runs import end_jobs
 from tasks.services.prefect_ui import CHANGED, REGRESSED, log_result, show_name, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped, in_lanes
 from tasks.services.slices import slice_of
-from tasks.steps import (
-    SearchProgress,
-    choose_step,
-    compare_culprit_step,
-    compare_with_good_step,
-    find_span_step,
-    probe_step,
-    publish_bisection_step,
-    time_beside_good_step,
-)
 from tasks.store import Store, open_store
 
 

@@ -18,6 +18,25 @@ from prefect.states import Cancelled
 
 from configs.comparison import ENOUGH_REPEATS, load_comparison, load_target
 from configs.errors import ConfigError
+from flows.compare_steps import (
+    blessed_step,
+    compare_checkpoints_step,
+    compare_functions_step,
+    compare_kept_programs_step,
+    cross_restore_step,
+    diff_step,
+    experiments_step,
+    interleave_step,
+    launch_step,
+    repeat_step,
+    resolve_step,
+    scrape_step,
+    verify_step,
+    watch_step,
+)
+from flows.explain_steps import explain_step
+from flows.preflight_steps import diff_compiles_step
+from flows.publish_steps import comment_step, publish_step, summarise_step
 from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.interleave import limits_of, refuse_elsewhere, say_cost
@@ -55,27 +74,6 @@ from tasks.services.prefect_ui import (
 from tasks.services.pull_request import parse_pull_request
 from tasks.services.running_jobs import Jobs, Stopped, held_job, held_run, in_lanes
 from tasks.services.slices import slice_of
-from tasks.steps import (
-    blessed_step,
-    comment_step,
-    compare_checkpoints_step,
-    compare_functions_step,
-    compare_kept_programs_step,
-    cross_restore_step,
-    diff_compiles_step,
-    diff_step,
-    experiments_step,
-    explain_step,
-    interleave_step,
-    launch_step,
-    publish_step,
-    repeat_step,
-    resolve_step,
-    scrape_step,
-    summarise_step,
-    verify_step,
-    watch_step,
-)
 from tasks.store import Store, open_store
 from tasks.verify.steps_to_prove import find_unverified
 

@@ -8,11 +8,12 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
 from flows.compare import publish_case
+from flows.ingest_steps import diff_logs_step, scrape_logs_step
+from flows.publish_steps import summarise_step
 from tasks.diff.compare_logs import UNTITLED, LogArguments, check_words
 from tasks.ingest.given_logs import assign_sides
 from tasks.resolve.options import IngestOptions
 from tasks.services.prefect_ui import final_state, log_result, show_name, tag_run, unless_named, with_parameters_of
-from tasks.steps import diff_logs_step, scrape_logs_step, summarise_step
 from tasks.store import open_store
 
 

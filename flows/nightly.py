@@ -17,6 +17,8 @@ from prefect.states import Completed, Failed
 from configs.nightly import BLESSED
 from flows.bisect import bisect
 from flows.compare import compare_cases
+from flows.nightly_steps import finish_night_step, notify_night_step, plan_night_step, publish_night_step
+from flows.publish_steps import comment_step
 from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
@@ -29,13 +31,6 @@ from tasks.services.flow_runs import end_jobs
 from tasks.services.outage import is_outage, outlast
 from tasks.services.prefect_ui import VERDICT_STATES, log_result, name_comparison, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, in_lanes
-from tasks.steps import (
-    comment_step,
-    finish_night_step,
-    notify_night_step,
-    plan_night_step,
-    publish_night_step,
-)
 from tasks.store import Store, open_store
 
 

@@ -9,6 +9,8 @@ from prefect.states import Cancelled
 
 from configs.errors import ConfigError
 from flows.compare import compile_cases, publish_case
+from flows.compare_steps import resolve_step
+from flows.publish_steps import summarise_step
 from tasks.extensions.preflight.planned_compiles import find_missing_compilers
 from tasks.launch.owners import forget
 from tasks.resolve.options import PreflightOptions
@@ -17,7 +19,6 @@ from tasks.services.events import EVENTS, Planned
 from tasks.services.flow_runs import end_jobs
 from tasks.services.prefect_ui import final_state, log_result, show_name, tag_run, unless_named, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped
-from tasks.steps import resolve_step, summarise_step
 from tasks.store import open_store
 
 

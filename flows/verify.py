@@ -12,10 +12,10 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
+from flows.verify_steps import find_checkpoints_step, prove_step, publish_proofs_step
 from tasks.publish.markdown.proofs import list_wrong, proofs_headline
 from tasks.resolve.options import doc, or_empty
 from tasks.services.prefect_ui import show_name, unless_named
-from tasks.steps import find_checkpoints_step, prove_step, publish_proofs_step
 
 # Two checkpoints at once, each read by two threads, saturate most disks and network links.
 TWO_AT_ONCE = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=2))

@@ -62,4 +62,4 @@ def test_every_module_begins_with_a_sentence() -> None:
 
 
 def test_tasks_has_no_loose_modules() -> None:
-    assert {path.name for path in (ROOT / "tasks").glob("*.py")} == {"__init__.py", "steps.py"}
+    assert {path.name for path in (ROOT / "tasks").glob("*.py")} == {"__init__.py"}

@@ -1,0 +1,257 @@
+"""The steps of the flow `compare` as Prefect tasks, which add tracking, log lines and retries of I/O.
+
+An arm is one of the two compared versions of a trainer, a case a model with its settings.
+"""
+
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from prefect import task
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
+
+from flows.step_parts import IO
+from tasks.diff.compare_case import CaseRuns, case_id, compare_case
+from tasks.diff.repeat_rule import NextLook, Patience, next_look
+from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
+from tasks.experiments.interleave import TurnLimits, interleave
+from tasks.experiments.recordings import FOLDER, SIDES, name_problem, record_arms
+from tasks.experiments.same_function import compare_functions
+from tasks.experiments.stand_in import find_stand_ins
+from tasks.extensions.explain.assemble_case import compare_checkpoints, compare_programs
+from tasks.extensions.explain.programs import compare_program_files
+from tasks.extensions.history.prior import read_past
+from tasks.ingest.run_record import build_record, read_run_log
+from tasks.launch import cross_maxtext, job
+from tasks.launch.job import LaunchedRun
+from tasks.launch.logs import JobEvent, LogLine, read_exit_code, rejoin_attempts, watch
+from tasks.publish.content.suggested_commands import add_next, add_next_of_experiments
+from tasks.publish.markdown.artifacts import artifact_key
+from tasks.records import (
+    CheckpointDifference,
+    CheckpointProof,
+    ComparisonRecord,
+    FunctionComparison,
+    ProgramExplanation,
+    ProgramTimes,
+    RunEnded,
+    RunPlan,
+    RunRecord,
+    StepCompleted,
+)
+from tasks.records.observation import LOG, PROGRAM
+from tasks.resolve.blessed import blessed_runs
+from tasks.resolve.options import Experiment
+from tasks.resolve.plans import Request, resolve
+from tasks.services.events import EVENTS, Comparing
+from tasks.services.outage import outlast, unless_away
+from tasks.store import Store
+from tasks.verify.verification import verify_saved
+
+PROGRESS_EVERY_S = 1.0  # seconds; minimum between two updates of a progress artifact
+
+
+@task(name="resolve", task_run_name="resolve {request.comparison}", cache_policy=NO_CACHE)
+def resolve_step(request: Request, store: Store) -> list[RunPlan]:
+    """Return the plans of a request, in the order of their runs."""
+    return resolve(request, store.path)
+
+
+@task(name="launch", task_run_name="launch {plan.arm} {plan.case} r{plan.repeat}", cache_policy=NO_CACHE)
+def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> LaunchedRun:
+    """Launch the run's job, or attach to an earlier flow's job.
+
+    among: the plans of the case. The run may also restore a checkpoint of the other arm's preceding or following run,
+    to prove that both arms save equal state.
+    """
+    continue_from = job.find_source_folder(plan, among, store)
+    if continue_from is not None and job.is_here(plan):
+        store.run(continue_from.name).bring_checkpoints()
+    return job.launch_or_attach(plan, store.run(plan.run_name), continue_from=continue_from)
+
+
+@task(name="watch", task_run_name="watch {run.plan.arm} {run.plan.case} r{run.plan.repeat}", cache_policy=NO_CACHE)
+def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
+    """Yield the events of a run's job, but log lines only for a compile.
+
+    All log lines go to the Prefect log, and the number of steps goes to a progress artifact.
+    """
+    logger, plan = get_run_logger(), run.plan
+    steps = int(plan.config["steps"])
+    key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
+    description = f"{plan.run_name}: steps of {steps}"
+    if plan.compiles_for:
+        steps, description = 1, f"{plan.run_name}: compiled for {plan.compiles_for}"
+    artifact = outlast(lambda: create_progress_artifact(progress=0.0, key=key, description=description))
+    assert isinstance(artifact, UUID)  # Prefect returns a future only inside an async task
+    updated = time.monotonic()
+    done = 0
+    for event in watch(job.follow(run)):
+        if isinstance(event, LogLine):
+            logger.info("%s", event.text)
+            if plan.compiles_for:  # a compile prints one line per stage
+                yield event
+            continue  # no caller needs a trainer's lines, and yielding an event from a task costs milliseconds
+        if isinstance(event, RunEnded):
+            if event.error is not None:
+                logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
+            if event.exit_code:
+                logger.error("%s: ended with exit code %s", plan.run_name, event.exit_code)
+            if event.exit_code is not None and plan.compiles_for:
+                done = 1
+        if isinstance(event, StepCompleted):
+            done = event.step + 1
+            if time.monotonic() - updated > PROGRESS_EVERY_S:
+                with unless_away():
+                    update_progress_artifact(artifact, progress=100.0 * done / steps)
+                updated = time.monotonic()
+        yield event
+    outlast(lambda: update_progress_artifact(artifact, progress=100.0 * done / steps))
+
+
+@task(name="verify", task_run_name="verify {path.parent.parent.name} step {path.name}", **IO)
+def verify_step(path: Path, manifests: Path) -> CheckpointProof:
+    """Verify one checkpoint and return the result, its proof.
+
+    Compares the files with the CRC-32Cs in manifests/STEP.json if they are of the same save; else writes the CRC-32Cs
+    there if the checkpoint is sound.
+    """
+    return verify_saved(path, manifest=manifests / f"{path.name}.json")
+
+
+blessed_step = task(name="blessed runs", task_run_name="blessed runs of {plan.case}", cache_policy=NO_CACHE)(
+    blessed_runs
+)
+
+
+@task(name="compare checkpoints", task_run_name="compare checkpoints {runs.case}", **IO)
+def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifference | None:
+    """Compare the checkpoints of the arms' first runs at the last step that is verified in both; None without one.
+
+    Reuses a stored result of the same two saves.
+    """
+
+    def tell(_what: str, done: int, total: int) -> None:
+        EVENTS.put(Comparing(runs.case, done, total))
+
+    found = compare_checkpoints(runs, store, tell)
+    if found is not None:
+        get_run_logger().info("step %s: %s", found.step, found.summary)
+    return found
+
+
+@task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)
+def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
+    """Restore a checkpoint of the other arm's preceding run with this run's trainer, and store the result.
+
+    Only for the first repeat, if the run succeeded and both runs train MaxText on this machine with checkpoints.
+    """
+    before = cross_maxtext.find_source_plan(run.plan, among)
+    if before is not None and run.plan.repeat == 0 and read_exit_code(run.directory.log) == 0:
+        found = cross_maxtext.cross_restore(run.plan, before)
+        cross_maxtext.write_crossing(run.directory.path, found)
+        get_run_logger().info("%s", found.evidence)
+
+
+@task(name="scrape", task_run_name="scrape {run.plan.arm} {run.plan.case} r{run.plan.repeat}", **IO)
+def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecord:
+    """Write the run's record, the last file of a run that has ended, and return it.
+
+    If the run resumed, first prepends the logs of its earlier attempts to its log.
+    """
+    directory = run.directory
+    directory.check_files()
+    rejoin_attempts(directory.log)
+    record = build_record(run.plan, directory, read_run_log(directory.log), proofs)
+    directory.write_record(record)
+    return record
+
+
+@task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
+def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
+    """Compare a case's two arms, with the store's history of equal runs on the target."""
+    return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=runs.cases)
+
+
+@task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
+def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
+    """Compare the lowered training steps that the runs kept; None if there are no two, or if one is unreadable."""
+    found = compare_programs(runs, store)
+    if found is not None:
+        get_run_logger().info("%s", found.sentence)
+    return found
+
+
+@task(name="interleave", task_run_name="interleave the programs of {runs.case}", cache_policy=NO_CACHE)
+def interleave_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, limits: TurnLimits, store: Store) -> ProgramTimes:
+    """Measure the step times of both plans' programs in turns. Starts both trainers for a few steps.
+
+    Reuses the stored result of the same comparison.
+    """
+    directory = store.comparison(runs.comparison, runs.case, case_id(runs))
+    found = interleave(plans, (plans[0].arm, plans[1].arm), Path(directory.path) / FOLDER, limits)
+    get_run_logger().info("%s", found.problem or found.wall)
+    return found
+
+
+@task(name="experiments", task_run_name="compare the programs of {plans[0].case}", cache_policy=NO_CACHE)
+def experiments_step(
+    plans: tuple[RunPlan, RunPlan], request: Request, only: frozenset[Experiment], limits: TurnLimits, store: Store
+) -> ComparisonRecord:
+    """Compare the programs of two plans by experiments, without training. Starts both trainers for a few steps.
+
+    Raises ValueError if a step cannot be recorded, because nothing can then be compared.
+    """
+    case, names = plans[0], (plans[0].arm, plans[1].arm)
+    folder = Path(store.comparison(case.comparison, case.case, experiments_id(plans)).path) / FOLDER
+    observations = record_arms(plans, (folder / SIDES[0], folder / SIDES[1]))
+    if problem := name_problem(observations, names):
+        raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
+    paths = [folder / side / PROGRAM for side in SIDES]
+    roots = (plans[0].checkout or plans[0].start_folder or "", plans[1].checkout or plans[1].start_folder or "")
+    program = compare_program_files(paths[0], paths[1], names, roots)
+    get_run_logger().info("%s", program.sentence)
+    turns = None
+    if "time" in only and program.answer != "same text":
+        turns = interleave(plans, names, folder, limits)
+        get_run_logger().info("%s", turns.problem or turns.wall)
+    function = None
+    if "function" in only and program.answer != "same text":
+        small, stands_for = find_stand_ins(request, case.case, plans, store.path)
+        place = folder / ("function" if stands_for else "")
+        function = compare_functions(small, names, place, stands_for=stands_for)
+        get_run_logger().info("%s", function.sentence)
+    logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
+    found = Experiments(
+        plans=plans, observations=observations, logs=logs, program=program, turns=turns, function=function
+    )
+    return add_next_of_experiments(compare_by_experiments(found), plans)
+
+
+@task(name="compare the functions", task_run_name="compare the functions of {runs.case}", cache_policy=NO_CACHE)
+def compare_functions_step(request: Request, runs: CaseRuns, store: Store) -> FunctionComparison:
+    """Decide in float64 whether both arms' steps compute one function. Starts both trainers for a few steps.
+
+    Reuses the stored distances of the same comparison.
+    """
+    given = [run.plan for run in runs.runs if run.plan is not None]
+    plans, stands_for = find_stand_ins(request, runs.case, given, store.path)
+    directory = store.comparison(runs.comparison, runs.case, case_id(runs))
+    folder = Path(directory.path) / FOLDER / ("function" if stands_for else "")
+    found = compare_functions(plans, (plans[0].arm, plans[1].arm), folder, stands_for=stands_for)
+    get_run_logger().info("%s", found.sentence)
+    return found
+
+
+@task(name="repeat", task_run_name="decide whether to repeat {record.case}", cache_policy=NO_CACHE)
+def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spent_s: float) -> NextLook:
+    """Return the repeats of the next comparison (None: stop), and why.
+
+    repeats: runs per arm so far. spent_s: seconds since the flow's start.
+    """
+    look = next_look(record, repeats=repeats, patience=patience, spent_s=spent_s)
+    get_run_logger().info("%s", look.why or "every judged row is decided, as far as repeats can")
+    return look

@@ -1,0 +1,33 @@
+"""The steps of the flow `ingest` as Prefect tasks: logs → run records → comparison."""
+
+from collections.abc import Sequence
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from flows.step_parts import IO
+from tasks.diff.compare_logs import LogArguments, archive, case_runs, compare_pair
+from tasks.extensions.history.prior import read_past
+from tasks.ingest.given_logs import open_arms
+from tasks.records import ComparisonRecord, RunRecord
+from tasks.resolve.options import IngestOptions
+from tasks.store import Store
+
+
+@task(name="scrape", task_run_name="read the logs", **IO)
+def scrape_logs_step(given: LogArguments, aa: bool, store: Store) -> tuple[str | None, list[RunRecord]]:
+    """Read two arms' runs from existing logs into the store; return (case, records). case: None if no page names it."""
+    with open_arms((given.baseline, given.candidate), aa=aa) as arms:
+        return arms.case, archive(arms, store)
+
+
+@task(name="diff", task_run_name="diff {case}", cache_policy=NO_CACHE)
+def diff_logs_step(
+    records: Sequence[RunRecord], case: str, options: IngestOptions, given: LogArguments, store: Store
+) -> ComparisonRecord:
+    """Compare the ingested runs of a case, with the history of equal runs on the target if a target is given."""
+    target, tolerances = options.target, options.tolerances
+    past = read_past(case_runs(records, case=case, target=target), store) if target else {}
+    return compare_pair(
+        records, case=case, aa=options.aa, target=target, past=past, tolerances=tolerances, arguments=given
+    )

@@ -1,0 +1,72 @@
+"""The steps that publish comparisons, as Prefect tasks: comparisons → pages, artifacts, a comment on a pull request."""
+
+import os
+from collections.abc import Sequence
+from typing import cast
+
+from prefect import task
+from prefect.artifacts import create_table_artifact
+from prefect.blocks.system import Secret
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+
+from flows.step_parts import IO, show_link, show_text
+from tasks.publish.content.page_address import PublishedPage, find_page
+from tasks.publish.markdown.artifacts import artifact_key, summary_description, summary_markdown, table_rows
+from tasks.publish.site.comparison_pages import publish_comparison
+from tasks.records import ComparisonRecord, RunRecord
+from tasks.services.outage import outlast
+from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
+from tasks.store import Store
+
+TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")  # variables with GitHub's token; the first one set is used
+TOKEN_BLOCK = "maxview-github-token"  # name of a Prefect Secret block with the token
+
+
+@task(name="publish", task_run_name="publish {comparison.case}", **IO)
+def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()) -> PublishedPage:
+    """Publish a comparison as its page, its rows of the history and Prefect artifacts; return the page.
+
+    runs: the comparison's runs that are in memory; missing ones are read from the store.
+    """
+    # Without PREFECT_API_URL the page has no link to the flow run: an embedded server has no user interface.
+    address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
+    page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
+    name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
+    show_text(name, summary_markdown(comparison), summary_description(comparison))
+    show_link(name, page, f"{' '.join(name)}: the page")
+    return page
+
+
+@task(name="summarise", task_run_name="table of every case of {name}", **IO)
+def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
+    """Create a Prefect artifact: a table of all metrics of all cases, problems first."""
+    key, rows = artifact_key(name, "rows"), table_rows(comparisons)
+    outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
+
+
+@task(name="comment", task_run_name="comment on {place}", **IO)
+def comment_step(body: str, place: str) -> str:
+    """Create or update maxview's comment on the pull request `place`; return the comment's address."""
+    address = put_comment(
+        parse_pull_request(place), body, token=_find_token(), api=os.environ.get("GITHUB_API_URL") or API
+    )
+    get_run_logger().info("%s", address)
+    return address
+
+
+def _find_token() -> str:
+    """Return GitHub's token from the environment or a Prefect block; Prefect would store it if it were a parameter.
+
+    Raises CommentError if there is no token.
+    """
+    token = next((os.environ[name] for name in TOKENS if os.environ.get(name)), None)
+    if token is not None:
+        return token
+    try:
+        block = cast(Secret[str], Secret.load(TOKEN_BLOCK))
+    except ValueError as error:
+        raise CommentError(
+            f"no token for GitHub: set {TOKENS[0]}, or create a Secret block named {TOKEN_BLOCK}"
+        ) from error
+    return str(block.get())

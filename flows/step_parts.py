@@ -1,0 +1,34 @@
+"""Parts of the steps of all flows: options of retried steps, and artifacts that are shown in Prefect."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.cache_policies import NO_CACHE, CachePolicy
+
+from tasks.publish.content.page_address import PublishedPage
+from tasks.publish.markdown.artifacts import artifact_key, escape_markdown
+from tasks.services.outage import outlast
+
+
+class IoOptions(TypedDict):
+    """Options of Prefect's `task` for steps that are retried."""
+
+    cache_policy: CachePolicy
+    retries: int
+    retry_delay_seconds: int
+
+
+# For steps that read or write files or call servers.
+IO: IoOptions = {"cache_policy": NO_CACHE, "retries": 2, "retry_delay_seconds": 2}
+
+
+def show_text(name: Sequence[str], text: str, description: str) -> None:
+    """Create a Prefect artifact with a Markdown text. name: the parts of its key."""
+    outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=text, description=description))
+
+
+def show_link(name: Sequence[str], page: PublishedPage, text: str) -> None:
+    """Create a Prefect artifact with a link to a page. name: the parts of its key."""
+    key, place = artifact_key(*name, "page"), escape_markdown(page.address)
+    outlast(lambda: create_link_artifact(key=key, link=page.link, link_text=text, description=place))
