@@ -26,7 +26,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 STANDINS = ROOT / "tests" / "standins" / "kubernetes"
 sys.path.insert(0, str(STANDINS))
-from access import ADMIN  # noqa: E402
+from access import ADMIN, WORKER  # noqa: E402
 
 REAL = (os.environ.get("MAXVIEW_APISERVER"), os.environ.get("MAXVIEW_ETCD"))  # a real API server, by hand
 HELD = ROOT / "tests" / "standins" / "held"
@@ -441,7 +441,7 @@ def cluster_of(stack: Stack, home: Path) -> Iterator[Cluster]:
             "clusters": [{"name": name, "cluster": {"server": url} | authority}],
         }
         config |= {
-            "users": [{"name": name, "user": {"token": ADMIN}}],
+            "users": [{"name": name, "user": {"token": real.token(WORKER, xpk=False) if real else WORKER}}],
             "contexts": [{"name": name, "context": context}],
         }
         stack.kubeconfig.write_text(json.dumps(config))

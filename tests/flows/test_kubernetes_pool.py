@@ -26,6 +26,7 @@ if "MAXVIEW_APISERVER" in os.environ:
     pytestmark.append(pytest.mark.by_hand)
 ROOT = Path(__file__).parent.parent.parent
 ADMIN = "the-admins-token"  # of the cluster
+WORKER = "the-workers-token"  # of the account of worker and flows, which has the documented role
 POOL = "maxview-k8s"
 SECRET = {"NAME": "maxview-api", "KEY": "auth"}
 STEP = "I0418 00:55:{0:02}.0 1 metrics.py:1] completed step: {0}, seconds: 0.1, TFLOP/s/device: 1.0, loss: 2.000"
@@ -103,6 +104,7 @@ def cluster(
         }  # fmt: skip
         key = "PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_AUTH_STRING_SECRET_"
         environment |= {f"{key}{part}": value for part, value in SECRET.items()}
+        environment["PREFECT_INTEGRATIONS_KUBERNETES_OBSERVER_NAMESPACES"] = "default"  # where the role is
         del environment["PREFECT_SERVER_API_AUTH_STRING"]  # pods get all of the worker's Prefect settings
         argv = [sys.executable, "-c", COMMANDS, POOL, str(home / "template.json"), json.dumps(wanted)]
         with (home / "worker.log").open("wb") as log:
@@ -195,3 +197,4 @@ def test_a_killed_pod_is_a_crash_and_its_job_is_ended(one_stack: Any, cluster: A
     (directory,) = one_stack.out.glob(f"runs/{CASE}-linen*")
     job = json.loads((directory / "handle.json").read_text())["job_name"]
     assert f"DELETE /apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/{job}" in requests_of(cluster)
+    assert cluster.server is None or cluster.server.denied(WORKER) == set()  # a denial that changes nothing, too

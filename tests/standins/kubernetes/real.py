@@ -107,6 +107,16 @@ class RealServer:
         done = [entry for entry in entries if entry["stage"] == "ResponseComplete"]
         return [f"{methods.get(entry['verb'], 'GET')} {entry['requestURI']}" for entry in done]
 
+    def denied(self, account: str) -> set[str]:
+        """VERB PATH of every request of a service account that was denied."""
+        entries = [json.loads(line) for line in (self.folder / "audit.log").read_text().splitlines()]
+        return {
+            f"{entry['verb']} {entry['requestURI']}"
+            for entry in entries
+            if entry["user"]["username"] == f"system:serviceaccount:default:{account}"
+            and entry.get("responseStatus", {}).get("code") == 403
+        }
+
     def stop(self) -> None:
         """End the API server; etcd continues."""
         self.process.kill()
@@ -135,13 +145,16 @@ class RealServer:
             assert time.monotonic() < deadline, (self.folder / "apiserver.log").read_text()[-3000:]
             time.sleep(0.2)
 
-    def token(self, account: str) -> str:
-        """A new token of a service account, which is created if missing, with the documented roles."""
+    def token(self, account: str, *, xpk: bool = True) -> str:
+        """A new token of a service account, which is created if missing, with the documented roles.
+
+        xpk: also with the roles for xpk.
+        """
         made = {"metadata": {"name": account}}
         self._create("/api/v1/namespaces/default/serviceaccounts", made)
         subject = [{"kind": "ServiceAccount", "name": account, "namespace": "default"}]
         group = "rbac.authorization.k8s.io"
-        for item in documented_objects():
+        for item in documented_objects(xpk=xpk):
             name, kind = item["metadata"]["name"], item["kind"]
             place = "/namespaces/default" if kind == "Role" else ""
             self._create(f"/apis/{group}/v1{place}/{kind.lower()}s", item)
