@@ -1,17 +1,23 @@
 """Runs on this machine; every test must end its processes."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from configs.comparison import Target, load_target
+from configs.read import CONFIG_ROOT
 from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
 from tasks.launch.processes import members
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
+
+LAUNCHING = CONFIG_ROOT.parent / "docs" / "launching.md"
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -19,6 +25,15 @@ def wait_for(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
+
+
+@pytest.fixture
+def xpk_target(tmp_path: Path) -> Target:
+    """The target for xpk in docs/launching.md; the repository's own use the backend `jobset`."""
+    (block,) = re.findall(r"```yaml\n(backend: xpk\n.*?)```", LAUNCHING.read_text(), re.DOTALL)
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "by-xpk.yml").write_text(block)
+    return load_target("by-xpk", root=tmp_path)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from configs.comparison import load_target
+from configs.comparison import Target, load_target
 from tasks.launch.job import find_obstacles
 
 PLACE = {
@@ -22,13 +22,15 @@ def test_unset_variables_are_reported() -> None:
     assert f"v6e-32.yml: not set: {', '.join(f'${name}' for name in PLACE)}; `export MAXVIEW_CLUSTER=… " in found
 
 
-def test_missing_tools_and_clusters_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_and_clusters_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, xpk_target: Target
+) -> None:
     pytest.importorskip("kubernetes", reason="runs on clusters need it: uv sync --extra k8s")
     config: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
     (tmp_path / "kubeconfig").write_text(str(config).replace("'", '"'))
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = list(find_obstacles(load_target("v5e-32"), PLACE))
+    found = list(find_obstacles(xpk_target, PLACE))
     assert [line.partition(" ")[0] for line in found[:3]] == ["xpk", "kubectl", "gcloud"]
     assert "gcloud container clusters get-credentials c --location us-east5 --project p" in found[3]
     optional, *others = find_obstacles(load_target("v6e-32"), PLACE)

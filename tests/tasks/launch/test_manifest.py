@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from configs.comparison import load_target
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from configs.topologies import TOPOLOGIES
@@ -157,6 +158,14 @@ def test_every_field_equals_other_tools_or_is_explained() -> None:
     equal = {shorten(path) for path, value in flatten(ours("v5p-64")) if not is_explained(shorten(path), known)}
     selected = {f"pod.nodeSelector.cloud.google.com/gke-tpu-{kind}" for kind in ("accelerator", "topology")}
     assert selected | {"job.completions", "container.resources.limits.google.com/tpu"} <= equal
+
+
+@pytest.mark.parametrize("target", ["v5e-32", "v6e-32", "v5p-64"])
+def test_targets_of_the_repository_have_these_shapes(target: str) -> None:
+    environ = {f"MAXVIEW_{name.upper()}": value for name, value in COMMON.items()}
+    settings = load_target(target).launch_settings(environ)
+    assert isinstance(settings, JobSet)
+    assert make_manifest(plan_of(), settings, "w", ()) == ours(target)
 
 
 @pytest.mark.long

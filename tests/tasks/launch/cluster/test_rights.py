@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from access import RUNNER, documented_objects  # of the stand-in
 
-from configs.comparison import load_target
+from configs.comparison import Target, load_target
 from tasks.launch.cluster.rights import NEEDED, Right
 from tasks.launch.job import find_obstacles
 from tasks.launch.jobset.check import PRIORITY_RIGHTS, QUEUE_RIGHTS
@@ -45,23 +45,30 @@ def test_the_documented_roles_grant_the_needed_rights() -> None:
     assert documented(of_xpk=True) == granted(XPK_NEEDED) | {pods}
 
 
-def obstacles(target_name: str) -> list[str]:
+@pytest.fixture
+def targets(xpk_target: Target) -> dict[str, Target]:
+    """A target of each backend, by the backend's name."""
+    return {"jobset": load_target("v6e-32"), "xpk": xpk_target}
+
+
+def obstacles(target: Target) -> list[str]:
     """Return the obstacles to runs on a target in the stand-in."""
     names = ("CLUSTER", "PROJECT", "ZONE", "IMAGE")
     environ = dict(zip((f"MAXVIEW_{name}" for name in names), ("c", "p", "us-east5-b", "i:1"), strict=True))
-    target = load_target(target_name)
     return list(find_obstacles(target.model_copy(update={"launch": target.launch | {"context": "loopback"}}), environ))
 
 
-@pytest.mark.parametrize("target", ["v6e-32", "v5e-32"])
-def test_the_documented_roles_are_complete(standin: Any, target: str) -> None:
-    assert obstacles(target) == []
+@pytest.mark.parametrize("backend", ["jobset", "xpk"])
+def test_the_documented_roles_are_complete(standin: Any, targets: dict[str, Target], backend: str) -> None:
+    assert obstacles(targets[backend]) == []
 
 
-@pytest.mark.parametrize(("target", "rights", "optional"), [("v6e-32", OWN, 6), ("v5e-32", (*NEEDED, *XPK_NEEDED), 2)])
-def test_each_missing_right_is_named(standin: Any, target: str, rights: tuple[Right, ...], optional: int) -> None:
+@pytest.mark.parametrize(("backend", "rights", "optional"), [("jobset", OWN, 6), ("xpk", (*NEEDED, *XPK_NEEDED), 2)])
+def test_each_missing_right_is_named(
+    standin: Any, targets: dict[str, Target], backend: str, rights: tuple[Right, ...], optional: int
+) -> None:
     standin.order({"kind": "rules", "token": RUNNER, "rules": []})
-    found = obstacles(target)
+    found = obstacles(targets[backend])
     assert len(found) == len(rights)
     assert "this account may not get pods/log in the namespace default: docs/launching.md has the role" in found
     assert sum("; without it " in line for line in found) == optional  # runs continue without them
