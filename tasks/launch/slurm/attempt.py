@@ -21,11 +21,12 @@ from tasks.store import RunDirectory
 
 LATE_S = 60.0  # after a job's end, until the last lines of its log must be visible: NFS caches for that long
 BLOCKED_S = 30.0  # for which a job waits with a reason in BLOCKED, until it is given up
-# reasons for which a job waits until the job or the cluster is changed
-BLOCKED = {
-    "PartitionTimeLimit", "PartitionNodeLimit", "BadConstraints", "InvalidAccount", "InvalidQOS", "QOSTimeLimit",
-    "DependencyNeverSatisfied", "AssociationTimeLimit", "AssociationNodeLimit", "launch_failed_requeued_held",
-}  # fmt: skip
+# reasons for which a job waits until the job or the cluster is changed: https://slurm.schedmd.com/job_reason_codes.html
+BLOCKED = re.compile(
+    "PartitionTimeLimit|PartitionNodeLimit|PartitionConfig|BadConstraints|InvalidAccount|InvalidQOS|QOSTimeLimit|"
+    "DependencyNeverSatisfied|launch_failed_requeued_held|"
+    r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?"
+)
 OTHERS_LINES = 200  # number of last lines read from the log of the process that failed first
 BY_SLURM = b"slurmstepd"  # start of SLURM's own messages, which may come after the trainer's last line
 _FAILED_TASK = re.compile(rb"srun: error: \S+: tasks? (\d+): ")
@@ -141,7 +142,7 @@ class Attempt:
         state, now = self._state, time.monotonic()
         if state is None or state.over:
             self._over_since = self._over_since or now
-        blocked = state is not None and state.state == "PENDING" and state.reason in BLOCKED
+        blocked = state is not None and state.state == "PENDING" and bool(BLOCKED.fullmatch(state.reason))
         self._blocked_since = (self._blocked_since or now) if blocked else None
         if state is not None and state.state not in ("PENDING", "CONFIGURING"):
             self._nodes = state.nodes

@@ -47,11 +47,13 @@ _OUTAGE = re.compile(
     re.IGNORECASE,
 )
 _FIELD = re.compile(r"(?:^| )([A-Z][\w:/]*)=(.*?)(?= [A-Z][\w:/]*=|$)")  # a path may contain blanks
+_PREFIX = re.compile(r"^(sbatch: )?(error: |fatal: )?(Batch job submission failed: |allocation failure: )?")
 _UNKNOWN = re.compile(r"Invalid job id", re.IGNORECASE)
-# part of a refusal by sbatch → what to type
+# part of a refusal by sbatch → what to type; the first part that fits
 REMEDIES = {
-    "partition": "`sinfo` lists the partitions",
+    r"^(Assoc|QOS)\w+$": "a limit of your account or QOS; `sacctmgr show associations user=$USER` lists the limits",
     "account": "`sacctmgr show associations user=$USER` lists yours",
+    "partition": "`sinfo` lists the partitions",
     "qos": "`sacctmgr show qos` lists them",
     "generic resource|gres": "`sinfo -o '%P %G'` lists them",
     "time limit": "`sinfo -o '%P %l'` shows the limits; set a smaller time_limit_s in the target",
@@ -142,11 +144,12 @@ def cancel(job_id: int) -> None:
 
 def explain_refusal(complaint: str) -> str:
     """Return sbatch's message in one sentence, with a remedy."""
-    remedies = {part: text for part, text in REMEDIES.items() if re.search(part, complaint, re.IGNORECASE)}
-    part, remedy = next(iter(remedies.items()), ("", ""))
-    lines = [line for line in complaint.splitlines() if re.search(part, line, re.IGNORECASE)]
-    said = _last_line("\n".join(lines)).removeprefix("sbatch: ").removeprefix("error: ").removeprefix("fatal: ")
-    return f"sbatch refuses the job: {said}{'; ' * bool(remedy)}{remedy}"
+    lines = [_PREFIX.sub("", line.strip()) for line in complaint.splitlines() if line.strip()]
+    for part, remedy in REMEDIES.items():
+        found = [line for line in lines if re.search(part, line, re.IGNORECASE)]
+        if found:
+            return f"sbatch refuses the job: {found[-1]}; {remedy}"
+    return f"sbatch refuses the job: {_PREFIX.sub('', _last_line(complaint))}"
 
 
 def call(argv: Sequence[str], text: str = "", environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:

@@ -9,12 +9,13 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
+ACCOUNTING_DAEMONS = ("slurmdbd", "mariadbd")
 START_S = 60.0
 SAVE_S = 6.0  # slurmctld saves its state within 5 seconds; younger jobs and their numbers are forgotten
 CONF = """\
@@ -56,32 +57,63 @@ PartitionName=urgent Nodes=ALL MaxTime=300 PriorityTier=10
 PartitionName=short Nodes=ALL MaxTime=1
 """
 
+# in which a job needs an account whose limits allow it
+ACCOUNTING = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={port}
+AccountingStoragePass={folder}/munge.socket
+AccountingStorageEnforce=limits,qos
+"""
+DATABASE = """\
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={port}
+SlurmUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+PidFile={folder}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={database}
+StorageUser=root
+StorageLoc=slurm
+"""
 
-def missing_daemons() -> list[str]:
+
+def missing_daemons(names: Sequence[str] = DAEMONS) -> list[str]:
     """The daemons that are not installed."""
-    return [name for name in DAEMONS if shutil.which(name) is None]
+    return [name for name in names if shutil.which(name) is None]
 
 
 class Cluster:
-    """A running SLURM; `kill` and `start` of its daemons are the tests' faults."""
+    """A running SLURM; `kill` and `start` of its daemons are the tests' faults.
 
-    def __init__(self, folder: Path, *, forget_s: int = 300, more: str = "") -> None:
+    accounting: with slurmdbd and its database; the account `team` is this user's.
+    """
+
+    def __init__(self, folder: Path, *, forget_s: int = 300, accounting: bool = False) -> None:
         self.folder, self.conf = folder, folder / "slurm.conf"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._user = psutil.Process().username()
         for name in ("state", "logs", "spool-n1", "spool-n2"):
             (folder / name).mkdir(parents=True)
-        controller, (first, second) = free_ports(1)[0], free_ports(2)
+        controller, (first, second), (accounts, self._database) = free_ports(1)[0], free_ports(2), free_ports(2)
         self.conf.write_text(
             CONF.format(
-                host=socket.gethostname().partition(".")[0], user=psutil.Process().username(), folder=folder,
-                controller=controller, first=first, second=second, forget_s=forget_s, more=more,
+                host=socket.gethostname().partition(".")[0], user=self._user, folder=folder, controller=controller,
+                first=first, second=second, forget_s=forget_s,
+                more=ACCOUNTING.format(port=accounts, folder=folder) if accounting else "",
             )
         )  # fmt: skip
         key = folder / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
         try:
-            self.start("munged", "slurmctld", "n1", "n2")
+            self.start("munged")
+            if accounting:
+                self._start_accounting(accounts)
+            self.start("slurmctld", "n1", "n2")
             wait_for(
                 lambda: (
                     self.tool("sinfo", "-h", "-o", "%A").split() == ["2/0"]
@@ -92,8 +124,30 @@ class Cluster:
             self.close()
             raise
 
+    def _start_accounting(self, port: int) -> None:
+        """Start slurmdbd with an empty database; add the cluster, and an account of this user."""
+        conf = self.folder / "slurmdbd.conf"  # slurmdbd reads it in the folder of slurm.conf
+        conf.write_text(DATABASE.format(port=port, database=self._database, folder=self.folder, user=self._user))
+        conf.chmod(0o600)
+        make = ["mariadb-install-db", "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]
+        subprocess.run([*make, *self._database_options()], check=True, capture_output=True)
+        self.start("mariadbd")
+        wait_for((self.folder / "database.socket").exists)
+        self.start("slurmdbd")
+        wait_for(lambda: "loopback" in self.tool("sacctmgr", "-i", "add", "cluster", "loopback"))
+        self.tool("sacctmgr", "-i", "add", "account", "team", "Cluster=loopback")
+        self.tool("sacctmgr", "-i", "add", "user", self._user, "Account=team", "Cluster=loopback")
+
+    def limit_account(self, **limits: int) -> None:
+        """Set limits of the account `team`, for example MaxJobs=2; -1: none."""
+        changed = [f"{name}={value}" for name, value in limits.items()]
+        self.tool("sacctmgr", "-i", "modify", "account", "team", "set", *changed)
+
+    def _database_options(self) -> list[str]:
+        return [f"--datadir={self.folder / 'database'}", f"--user={self._user}"]
+
     def start(self, *names: str) -> None:
-        """Start daemons: munged, slurmctld, and a slurmd by the name of its node."""
+        """Start daemons: munged, slurmctld, slurmdbd, mariadbd, and a slurmd by the name of its node."""
         for name in names:
             with (self.folder / "logs" / f"{name}.log").open("ab") as log:
                 self._processes[name] = subprocess.Popen(
@@ -108,7 +162,14 @@ class Cluster:
             files = {"socket": "munge.socket", "key-file": "munge.key", "pid-file": "munged.pid", "seed-file": "seed"}
             options = [f"--{key}={self.folder / file}" for key, file in files.items()]
             return ["munged", "--foreground", "--force", *options, f"--log-file={self.folder / 'logs' / 'munge'}"]
-        return ["slurmctld", "-D"] if name == "slurmctld" else ["slurmd", "-D", "-N", name]
+        if name == "mariadbd":
+            place = [
+                f"--port={self._database}",
+                "--bind-address=127.0.0.1",
+                f"--socket={self.folder / 'database.socket'}",
+            ]
+            return ["mariadbd", "--no-defaults", *self._database_options(), *place]
+        return [name, "-D"] if name.startswith("slurm") else ["slurmd", "-D", "-N", name]
 
     def kill(self, name: str) -> None:
         """Kill a daemon by SIGKILL; the jobs of a slurmd go on. slurmctld has saved its state before."""

@@ -203,6 +203,11 @@ def test_a_job_that_never_starts(slurm: Cluster, follow: Follow, slurm_plan: Pla
     assert error.type == "CannotStart"  # the log is readable, although no trainer began
 
 
+def test_a_partition_that_is_too_small(follow: Follow, slurm_plan: Plan, directory: RunDirectory) -> None:
+    assert "PartitionConfig" in follow(slurm_plan("print('trained')", settings={"nodes": 9})).end()
+    assert cause(directory) == ("CannotStart", "configuration")
+
+
 def test_the_name_is_taken(slurm: Cluster, follow: Follow, train: Plan, directory: RunDirectory) -> None:
     """Another job of this user has the name; SLURM allows that."""
     plan = train()
