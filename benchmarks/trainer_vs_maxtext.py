@@ -1,6 +1,6 @@
 """Trains one small model with maxview's trainer and MaxText, alternately, and prints both figures and their ratio.
 
-    python benchmarks/trainer_vs_maxtext.py --peer-python /path/to/venv/bin/python
+    python -m benchmarks.trainer_vs_maxtext --peer-python /path/to/venv/bin/python
 
 The peer is a separate environment with MaxText 0.2.4, the last release with both Linen and NNX (`uv pip install
 --resolution=lowest 'maxtext[tpu]==0.2.4'`, Python 3.12). Exit status: 0 all targets met, 1 not all.
@@ -9,7 +9,6 @@ The peer is a separate environment with MaxText 0.2.4, the last release with bot
 import argparse
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -20,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from benchmarks.machine import describe_machine
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -167,22 +168,6 @@ def measure(argv: list[str], metrics: Path, loss_key: str, steps: int, log: Path
     )
 
 
-def describe_machine() -> str:
-    """Return the processor, its cores, the memory and the present load as text."""
-    cpu = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.processor(),
-    )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    cores = len(os.sched_getaffinity(0))
-    load = os.getloadavg()[0]
-    return f"{cpu}, {cores} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}, load {load:.2f}"
-
-
 def print_rows(variant: str, ours: Measured, peer: Measured) -> bool:
     """Print one line per figure; return whether all targets are met."""
     met = True
@@ -213,7 +198,7 @@ def main() -> int:
     facts, peer_facts = read_facts(sys.executable), read_facts(arguments.peer_python)
     if not peer_facts["maxtext"]:
         parser.error(f"{arguments.peer_python} has no maxtext: uv pip install 'maxtext[tpu]==0.2.4' there")
-    print(f"machine  {describe_machine()}")
+    print(describe_machine())
     print(f"ours     {facts['versions']}")
     print(f"peer     {peer_facts['versions']}")
     print(f"model    {' '.join(f'{key}={value}' for key, value in SHARED.items())} steps={arguments.steps}\n")
