@@ -20,7 +20,7 @@ def describe_processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    told = dict((part.strip() for part in line.split(":", 1)) for line in lines if ":" in line)
+    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     has = [name for name in INSTRUCTION_SETS if name in told.get("flags", "").split()]
     return f"{told.get('model name', platform.machine())} ({', '.join(has) or 'no AVX2'})"
 
