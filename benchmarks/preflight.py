@@ -20,7 +20,7 @@ from configs.comparison import load_comparison, load_target
 from configs.environment import pass_on
 from configs.schema import TrainConfig
 from configs.topologies import GIB, find_topology
-from tasks.extensions.preflight.program_work import analyse_program
+from tasks.programs.program_work import analyse_program
 from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.commands import CONFIG, plan_compile

@@ -25,6 +25,7 @@ from flows.bisect_steps import (
     time_beside_good_step,
 )
 from flows.compare import CASE_STEPS, run_one
+from tasks.diff.assemble_case import complete_case
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.extensions.bisect.bisected_metric import DIED, PROGRAM, TIME, BisectedMetric, choose_metric, read_metric
@@ -36,12 +37,11 @@ from tasks.extensions.bisect.points import Span, corner_span, list_cases, plan_p
 from tasks.extensions.bisect.run_judge import RunJudge
 from tasks.extensions.bisect.terms import Finish, Limits, Line, Train
 from tasks.extensions.bisect.turns_judge import TurnsJudge
-from tasks.extensions.explain.assemble_case import complete_case
 from tasks.extensions.history.prior import read_past
-from tasks.extensions.preflight.planned_compiles import count_lanes
 from tasks.launch.owners import forget
 from tasks.metrics.result_metrics import FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
+from tasks.programs.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions

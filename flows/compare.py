@@ -37,17 +37,19 @@ from flows.compare_steps import (
 from flows.explain_steps import explain_step
 from flows.preflight_steps import diff_compiles_step
 from flows.publish_steps import comment_step, publish_step, summarise_step
+from tasks.diff.assemble_case import CaseSteps, assemble_case
 from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.interleave import limits_of, refuse_elsewhere, say_cost
+from tasks.experiments.runnable_arms import plans_of, wants_explanation
 from tasks.experiments.same_function import COST
-from tasks.extensions.explain.assemble_case import CaseSteps, assemble_case
-from tasks.extensions.explain.kept_programs import have_programs
-from tasks.extensions.explain.subjects import announce, name_explainable_differences, plans_of, wants_explanation
-from tasks.extensions.preflight.planned_compiles import count_lanes, find_missing_compilers, order_compiles
+from tasks.extensions.explain.subjects import announce, name_explainable_differences
+from tasks.extensions.preflight.planned_compiles import find_missing_compilers, order_compiles
 from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import find_checkpoint
 from tasks.launch.owners import find_finished, forget
+from tasks.programs.compile_lanes import count_lanes
+from tasks.programs.kept_programs import have_programs
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
 from tasks.records import (

@@ -143,8 +143,8 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
 
     done: pairs (comparison, case) to leave out, because they have a page already.
     """
+    from tasks.diff.assemble_case import assemble_case
     from tasks.diff.compare_case import compare_case
-    from tasks.extensions.explain.assemble_case import assemble_case
     from tasks.extensions.history.prior import read_past
     from tasks.ingest.run_record import adopt_run
     from tasks.publish.content.suggested_commands import add_next

@@ -6,7 +6,7 @@ The culprit is the commit that changed the bisected metric.
 from collections.abc import Mapping, Sequence
 
 from tasks.extensions.bisect.ledger import FOLDER, ledger_key
-from tasks.extensions.explain.programs import compare_program_files
+from tasks.programs.compare_lowered import compare_program_files
 from tasks.records import BisectedPoint, ProgramExplanation, RunPlan, RunRecord
 from tasks.records.compiled import LOWERED
 from tasks.records.observation import PROGRAM

@@ -15,11 +15,11 @@ from pathlib import Path
 from configs.comparison import Target
 from tasks.extensions.bisect.bisected_metric import PROGRAM, TIMES, BisectedMetric
 from tasks.extensions.bisect.terms import Finish, Line
-from tasks.extensions.preflight.program_work import analyse_program, locate
 from tasks.launch.local.process_group import build_environment, confine_words
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END
 from tasks.metrics.time_metrics import PROGRAM_TIME
+from tasks.programs.program_work import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
 from tasks.resolve.commands import COMPILE_RECORDER

@@ -10,15 +10,15 @@ from typing import NamedTuple
 from tasks.experiments.observe_arm import observe_arm
 from tasks.extensions.explain.live_buffers import Buffer, compare_memory, count_allocated, read_buffers
 from tasks.extensions.explain.profiles import ProfiledStep, compare_profiles, find_profile
-from tasks.extensions.explain.programs import compare_program_files
-from tasks.extensions.explain.read_with_jax import read_with_jax
-from tasks.extensions.explain.source_lines import OptimisedProgram, read_optimised
 from tasks.extensions.explain.tensors import compare_tensors
 from tasks.extensions.explain.touched_lines import add_commits, find_refs
-from tasks.extensions.preflight.compare_programs import Side, compare_programs
-from tasks.extensions.preflight.program_work import analyse_program
 from tasks.observe.inject.maxview_observe.observation_files import BUFFERS, INSTRUCTIONS
 from tasks.observe.shared_start import read_start
+from tasks.programs.compare_compiled import Side, compare_programs
+from tasks.programs.compare_lowered import compare_program_files
+from tasks.programs.program_work import analyse_program
+from tasks.programs.read_with_jax import read_with_jax
+from tasks.programs.source_lines import OptimisedProgram, read_optimised
 from tasks.records import (
     CompiledProgram,
     Explanation,

@@ -14,8 +14,8 @@ from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
-from tasks.extensions.explain.source_lines import Located, OptimisedProgram, name_function
-from tasks.extensions.preflight.hlo import Instruction, Program
+from tasks.programs.hlo import Instruction, Program
+from tasks.programs.source_lines import Located, OptimisedProgram, name_function
 from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
 
 MAX_LISTED = 20  # limit of rows of buffers in the record

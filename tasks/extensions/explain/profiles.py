@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasks.extensions.explain.source_lines import OptimisedProgram, name_function
+from tasks.programs.source_lines import OptimisedProgram, name_function
 from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
 MAX_LISTED = 20  # limit of differences in the record

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.extensions.explain.build_graph import Transcript, make_graph
 from tasks.extensions.explain.explain_arms import Both, ObservedArm
-from tasks.extensions.explain.read_with_jax import read_with_jax
-from tasks.extensions.explain.value_graph import Graph, shape_of
 from tasks.observe.recorder import read_observation
+from tasks.programs.build_graph import Transcript, make_graph
+from tasks.programs.read_with_jax import read_with_jax
+from tasks.programs.value_graph import Graph, shape_of
 from tasks.records import RunPlan
 from tasks.records.observation import ARGUMENTS, PROGRAM
 

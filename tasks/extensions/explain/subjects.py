@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from configs.comparison import load_comparison
-from configs.errors import ConfigError
+from tasks.experiments.runnable_arms import plans_of
 from tasks.extensions.explain.explain_arms import Both, explain_plans, say_cost
 from tasks.metrics.table import METRICS
 from tasks.records import ComparisonRecord, Explanation, RunPlan, RunRecord, seconds_between
@@ -35,26 +34,6 @@ def name_explainable_differences(record: ComparisonRecord) -> str:
     if record.function is not None and record.function.answer == "same":
         programs = []  # the programs only round differently
     return ", ".join([*rows, *programs])
-
-
-def plans_of(runs: Sequence[RunRecord]) -> Both[RunPlan] | None:
-    """Return the plans of the first run of each arm; None unless maxview ran both arms on the local backend."""
-    first: dict[str, RunPlan] = {}
-    for run in runs:
-        if run.plan is not None:
-            first.setdefault(run.arm, run.plan)
-    if len(first) != 2 or any(plan.backend != "local" for plan in first.values()):
-        return None
-    left, right = first.values()
-    return left, right
-
-
-def wants_explanation(comparison: str) -> bool:
-    """Return whether a comparison's `explain` is `auto`, the default; False if its file cannot be read."""
-    try:
-        return load_comparison(comparison).explain == "auto"
-    except ConfigError:  # the file is missing or invalid here
-        return False
 
 
 def announce(plans: Both[RunPlan], runs: Sequence[RunRecord], why: str) -> str:

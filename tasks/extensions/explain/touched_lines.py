@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.extensions.explain.source_lines import shorten_path
+from tasks.programs.source_lines import shorten_path
 from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.plans import default_cache

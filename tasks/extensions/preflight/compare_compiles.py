@@ -17,10 +17,10 @@ from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
 from tasks.diff.compare_runs import comparison_id, conclude
 from tasks.diff.decide import decide_exact, show_percentage
 from tasks.diff.metric_rows import Cells, is_unfilled, make_row, missing_decision, not_judged
-from tasks.extensions.preflight.compare_programs import Side, compare_programs, same_text
-from tasks.extensions.preflight.program_work import FIRST_LINE, Analysis, analyse_program
 from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
+from tasks.programs.compare_compiled import Side, compare_programs, same_text
+from tasks.programs.program_work import FIRST_LINE, Analysis, analyse_program
 from tasks.records import (
     ComparisonRecord,
     CompiledProgram,

@@ -1,22 +1,12 @@
-"""Orders the planned compiles, counts how many can run at once, and finds missing TPU compilers.
+"""Orders the planned compiles, and finds missing TPU compilers.
 
 A lane runs one compile at a time. An arm is one of the two compared versions.
 """
 
-import os
 from collections.abc import Iterable
 from itertools import batched, groupby
 
-import psutil
-
 from tasks.records import RunPlan
-
-COMPILE_BYTES = 3 * 2**30  # memory reserved for one compile: seed-1b took 1.8 GiB on v6e-32, with libtpu 0.0.50
-
-
-def count_lanes(compiles: int) -> int:
-    """Return how many of `compiles` compiles fit this machine's memory and processors at once, at least one."""
-    return max(1, min(compiles, os.cpu_count() or 1, int(psutil.virtual_memory().available // COMPILE_BYTES)))
 
 
 def order_compiles(plans: Iterable[RunPlan], lanes: int) -> list[list[RunPlan]]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tasks.experiments.observe_arm import observe_arm
-from tasks.extensions.explain.source_lines import read_optimised
 from tasks.launch.local.process_group import build_environment, run_to_end
+from tasks.programs.source_lines import read_optimised
 from tasks.records import RunPlan
 from tasks.records.observation import OPTIMISED
 

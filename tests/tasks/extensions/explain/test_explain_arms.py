@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from tasks.extensions.explain import explain_arms, subjects
+from tasks.experiments import runnable_arms
+from tasks.experiments.runnable_arms import plans_of, wants_explanation
+from tasks.extensions.explain import explain_arms
 from tasks.extensions.explain.explain_arms import ObservedArm, _say_headline
-from tasks.extensions.explain.subjects import find_subject, name_explainable_differences, plans_of, wants_explanation
+from tasks.extensions.explain.subjects import find_subject, name_explainable_differences
 from tasks.records import (
     ComparisonRecord,
     Explanation,
@@ -96,7 +98,7 @@ def test_another_program_is_an_occasion_and_a_control_is_not(record: MakeRecord)
 def test_a_comparison_may_disable_its_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wants_explanation("linen-vs-nnx")
     off = type("Comparison", (), {"explain": "off"})()
-    monkeypatch.setattr(subjects, "load_comparison", lambda _name: off)
+    monkeypatch.setattr(runnable_arms, "load_comparison", lambda _name: off)
     assert not wants_explanation("linen-vs-nnx")
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from tasks.extensions.explain.live_buffers import Buffer, compare_memory, find_peak, read_buffers
 from tasks.extensions.explain.profiles import COLLECTION, GAP, ProfiledStep, compare_profiles, find_profile
-from tasks.extensions.explain.read_with_jax import read_with_jax
-from tasks.extensions.explain.source_lines import read_optimised
 from tasks.observe.inject.maxview_observe.observation_files import BUFFERS, INSTRUCTIONS, write_memory
 from tasks.observe.inject.maxview_observe.profiling import Profiling
+from tasks.programs.read_with_jax import read_with_jax
+from tasks.programs.source_lines import read_optimised
 
 NAMES = ("left", "right")
 

@@ -10,9 +10,9 @@ from _pytest.mark import ParameterSet
 
 from tasks.experiments.observe_arm import observe_arm
 from tasks.extensions.explain.explain_arms import ObservedArm, explain_observed
-from tasks.extensions.explain.programs import compare_program_files
 from tasks.extensions.explain.tensors import compare_tensors
 from tasks.observe.recorder import read_observation
+from tasks.programs.compare_lowered import compare_program_files
 from tasks.records import RunPlan, TensorComparison
 from tasks.records.observation import FILE, PROGRAM
 

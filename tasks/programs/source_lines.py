@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.extensions.preflight.hlo import Instruction, Program, read_program
-from tasks.extensions.preflight.program_work import locate
 from tasks.observe.inject.maxview_observe.places import LIBRARIES
+from tasks.programs.hlo import Instruction, Program, read_program
+from tasks.programs.program_work import locate
 from tasks.records import CodeLine
 
 # Folders of installed packages, and checkouts of commits.

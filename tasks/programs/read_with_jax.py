@@ -11,7 +11,7 @@ from typing import Any
 from configs.environment import pass_on
 
 PATIENCE_S = 600.0  # limit of the subprocess's run time
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[2]
 
 
 def read_with_jax(module: str, paths: Sequence[Path]) -> list[Any]:

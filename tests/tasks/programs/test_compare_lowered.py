@@ -13,8 +13,8 @@ import pytest
 from jax.experimental import pallas as pl
 
 from model.compile.stablehlo import transcribe
-from tasks.extensions.explain import programs
-from tasks.extensions.explain.programs import compare_program_files
+from tasks.programs import compare_lowered as programs
+from tasks.programs.compare_lowered import compare_program_files
 from tasks.records import ProgramExplanation
 
 type Step = Callable[..., Any]

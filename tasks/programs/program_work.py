@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
-from tasks.extensions.preflight.hlo import Computation, Instruction, Program, Shape, read_program
-from tasks.extensions.preflight.loops import Runs, count_runs
+from tasks.programs.hlo import Computation, Instruction, Program, Shape, read_program
+from tasks.programs.loops import Runs, count_runs
 from tasks.records import CollectiveSum, ProgramWork, Source, Work
 
 COLLECTIVES = (

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.extensions.preflight.hlo import read_program
-from tasks.extensions.preflight.loops import count_runs
-from tasks.extensions.preflight.program_work import analyse_program, locate
+from tasks.programs.hlo import read_program
+from tasks.programs.loops import count_runs
+from tasks.programs.program_work import analyse_program, locate
 
 # a loop of {trips} rounds; in each a product of [8,16] and [16,32], and a gather of the second operand's halves
 LOOP = """\

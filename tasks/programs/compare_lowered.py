@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.extensions.explain.build_graph import Transcript, make_graph
-from tasks.extensions.explain.read_with_jax import read_with_jax
-from tasks.extensions.explain.source_lines import name_function
-from tasks.extensions.explain.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
+from tasks.programs.build_graph import Transcript, make_graph
+from tasks.programs.read_with_jax import read_with_jax
+from tasks.programs.source_lines import name_function
+from tasks.programs.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.text import counted
 

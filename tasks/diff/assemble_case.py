@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tasks.diff.compare_case import CaseRuns, case_id
-from tasks.extensions.explain.kept_programs import compare_kept_programs, have_programs
+from tasks.programs.kept_programs import compare_kept_programs, have_programs
 from tasks.records import CheckpointDifference, ProgramExplanation, RunPlan, RunRecord
 from tasks.resolve.blessed import blessed_runs
 from tasks.store import Store

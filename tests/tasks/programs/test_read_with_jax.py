@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.extensions.explain import read_with_jax as reader
+from tasks.programs import read_with_jax as reader
 
 
 def test_a_file_that_takes_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

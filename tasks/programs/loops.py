@@ -3,7 +3,7 @@
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from tasks.extensions.preflight.hlo import Computation, Instruction, Program
+from tasks.programs.hlo import Computation, Instruction, Program
 
 
 class Runs(NamedTuple):

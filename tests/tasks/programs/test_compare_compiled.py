@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tasks.extensions.preflight.compare_programs import Side, compare_programs
-from tasks.extensions.preflight.program_work import analyse_program
+from tasks.programs.compare_compiled import Side, compare_programs
+from tasks.programs.program_work import analyse_program
 from tasks.records import CompiledProgram
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "tests" / "samples" / "preflight"  # of tests/standins/preflight/faulty.py
 # the kind of the fault, and its place
 FIRST = {

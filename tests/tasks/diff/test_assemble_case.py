@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tasks.diff.assemble_case import CaseSteps, assemble_case
 from tasks.diff.compare_case import CaseRuns
-from tasks.extensions.explain.assemble_case import CaseSteps, assemble_case
 from tasks.records import (
     CheckpointDifference,
     CheckpointProof,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from tasks.diff.floors import floors_of, has_same_program
-from tasks.extensions.explain.kept_programs import compare_kept_programs, have_programs
+from tasks.programs.kept_programs import compare_kept_programs, have_programs
 from tasks.records import Floor, ProgramExplanation, RunReading, RunRecord
 from tasks.store import Store
 

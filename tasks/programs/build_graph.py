@@ -12,10 +12,10 @@ from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple
 
-from tasks.extensions.explain.source_lines import find_source_line, is_library
-from tasks.extensions.explain.value_graph import FREE, RANDOM, Graph, Input, Node, Value, count_bytes, digest, shape_of
-from tasks.extensions.preflight.program_work import locate
 from tasks.observe.inject.maxview_observe.meaning import meaning_of
+from tasks.programs.program_work import locate
+from tasks.programs.source_lines import find_source_line, is_library
+from tasks.programs.value_graph import FREE, RANDOM, Graph, Input, Node, Value, count_bytes, digest, shape_of
 
 type Transcript = Mapping[str, Any]  # the JSON that `model/compile/stablehlo.py` prints
 type Operation = Mapping[str, Any]

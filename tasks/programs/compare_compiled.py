@@ -1,14 +1,14 @@
 """Finds the differences between two compiled programs and the cost of each difference, the largest cost first.
 
 A cost is a share of the larger program's cycles, of its bytes in collectives, or of its memory (`Scale`). A unit is a
-scheduled instruction, such as a fusion with everything inside it (`tasks.extensions.preflight.program_work.Unit`).
+scheduled instruction, such as a fusion with everything inside it (`tasks.programs.program_work.Unit`).
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tasks.extensions.preflight.program_work import FIRST_LINE, Analysis, Unit, add_work, locate
+from tasks.programs.program_work import FIRST_LINE, Analysis, Unit, add_work, locate
 from tasks.records import CompiledProgram, HeavyArray, InputArray, ProgramComparison, ProgramDifference, Source, Work
 from tasks.records.text import counted
 

@@ -5,8 +5,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tasks.extensions.explain.programs import compare_transcripts
-from tasks.extensions.explain.read_with_jax import read_with_jax
+from tasks.programs.compare_lowered import compare_transcripts
+from tasks.programs.read_with_jax import read_with_jax
 from tasks.records import ProgramExplanation, RunRecord
 from tasks.records.observation import PROGRAM
 from tasks.store import Store

@@ -1,0 +1,27 @@
+"""Finds the two plans of a comparison whose arms can run again here, and whether its file wants that."""
+
+from collections.abc import Sequence
+
+from configs.comparison import load_comparison
+from configs.errors import ConfigError
+from tasks.records import RunPlan, RunRecord
+
+
+def plans_of(runs: Sequence[RunRecord]) -> tuple[RunPlan, RunPlan] | None:
+    """Return the plans of the first run of each arm; None unless maxview ran both arms on the local backend."""
+    first: dict[str, RunPlan] = {}
+    for run in runs:
+        if run.plan is not None:
+            first.setdefault(run.arm, run.plan)
+    if len(first) != 2 or any(plan.backend != "local" for plan in first.values()):
+        return None
+    left, right = first.values()
+    return left, right
+
+
+def wants_explanation(comparison: str) -> bool:
+    """Return whether a comparison's `explain` is `auto`, the default; False if its file cannot be read."""
+    try:
+        return load_comparison(comparison).explain == "auto"
+    except ConfigError:  # the file is missing or invalid here
+        return False
