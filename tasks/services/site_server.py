@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 # The served paths; / stands for FRONT. All others are answered with 404.
 PUBLIC = re.compile(
-    r"(index|history)\.html|comparisons/[^/]+/cases\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
+    r"(index|history)\.html|index/[^/]+\.js|comparisons/[^/]+/cases-[^/]+\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
     r"|bisections/[^/]+/[^/]+/[^/]+/index\.html"
 )
 FRONT = "index.html"

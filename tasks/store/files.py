@@ -39,6 +39,10 @@ class Files(Protocol):
         """Return the content of a file. Raises FileNotFoundError."""
         ...
 
+    def read_version(self, name: str) -> tuple[bytes, str] | None:
+        """Return the content and the version of a file, in one request to a bucket; None if the file is missing."""
+        ...
+
     def read_many(self, names: list[str]) -> dict[str, bytes]:
         """Return name → content, without missing files; a bucket is read concurrently."""
         ...
@@ -96,6 +100,13 @@ class LocalFiles:
     def read(self, name: str) -> bytes:
         with self.open(name) as file:
             return file.read()
+
+    def read_version(self, name: str) -> tuple[bytes, str] | None:
+        try:
+            with self.open(name) as file:
+                return file.read(), _version_of(os.fstat(file.fileno()))
+        except FileNotFoundError:
+            return None
 
     def read_many(self, names: list[str]) -> dict[str, bytes]:
         found = {}
@@ -173,7 +184,7 @@ class LocalFiles:
             return None
         if not stat.S_ISREG(found.st_mode):
             return None
-        return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+        return _version_of(found)
 
     def _walk(self, top: Path | None) -> list[str]:
         names = []
@@ -186,3 +197,7 @@ class LocalFiles:
     def _glob(self, pattern: str) -> list[str]:
         # glob returns strings; creating thousands of Path objects would take most of the time
         return sorted(glob(pattern, root_dir=self._folder, recursive=True, include_hidden=True))
+
+
+def _version_of(found: os.stat_result) -> str:
+    return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"

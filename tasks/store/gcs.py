@@ -90,6 +90,15 @@ class GcsFiles:
         with self._errors(name):
             return cast(bytes, self._blob(name).download_as_bytes(timeout=TIMEOUT_S))
 
+    def read_version(self, name: str) -> tuple[bytes, str] | None:
+        blob = self._blob(name)
+        try:
+            with self._errors(name):
+                data = cast(bytes, blob.download_as_bytes(timeout=TIMEOUT_S))
+        except FileNotFoundError:
+            return None
+        return data, str(blob.generation)
+
     def read_many(self, names: list[str]) -> dict[str, bytes]:
         def read(name: str) -> bytes | None:
             try:

@@ -50,7 +50,7 @@ def write_page(
         an entry is not on the page.
     runs: `arm/run name` → run record; without them the page has neither settings nor schedules, and fewer curves.
     home: URL of the index page.
-    neighbours: URL of the script that lists all cases of the comparison (`cases.js`).
+    neighbours: URL of the script with the results of all cases of the page's pair (`name_pair`).
     flow_run: URL of the Prefect flow run.
     stamp: digest of record and code that is stored in the page, to detect a stale page.
 

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from configs.schema import Frozen
 from tasks.extensions.history.history_table import append_comparison
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
-from tasks.publish.site.index import StoreIndex, add_comparison, gather_index, in_order, index_comparison
-from tasks.publish.site.index_page import NEIGHBOURS, link_home, update_index, write_neighbours
+from tasks.publish.site.index import StoreIndex, index_comparison
+from tasks.publish.site.index_files import name_pair
+from tasks.publish.site.index_page import add_comparison, add_results, gather_with_pairs, link_home, update_index
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store import Store, StoreError
 
@@ -30,11 +32,11 @@ class Built(Frozen):
 
 
 def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None) -> Built:
-    """Write each comparison's page that is missing or stale, then the index page and affected `cases.js` files.
+    """Write each comparison's page that is missing or stale, then the index page and the files beside it.
 
     A page is stale if its stamp does not fit its record and the code in tasks/publish. `tell` is called with the
-    address of each written page. Raises StoreError if the index page or `cases.js` cannot be written; problems with a
-    comparison are in `Built.unread`.
+    address of each written page. Raises StoreError if the index cannot be written; problems with a comparison are in
+    `Built.unread`.
     """
     store.refresh("comparisons")
     written, kept, unread = [], 0, []
@@ -51,33 +53,32 @@ def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None)
         except StoreError as error:
             unread.append(str(error))
 
-    def change(index: StoreIndex) -> StoreIndex:
-        known = in_order([*index.comparisons, *written])
-        return (
-            index.model_copy(update={"comparisons": known})
-            if len(known) == len(written) + kept
-            else gather_index(store)
-        )
+    add = add_results(written, {item.key: item.created for item in written})
 
-    index = update_index(store, change)
-    for comparison in {item.comparison for item in written}:
-        write_neighbours(store, index, comparison)
+    def change(index: StoreIndex, store: Store) -> StoreIndex:
+        known = add(index, store) if written else index
+        return known if known.total == len(written) + kept else gather_with_pairs(store)
+
+    update_index(store, change)
     return Built(written=len(written), kept=kept, unread=tuple(unread))
 
 
 def publish_comparison(
     record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = (), *, flow_run: str = ""
 ) -> Path:
-    """Write `comparison.json` and the page, update `cases.js`, index and history; return the page's path.
+    """Write `comparison.json` and the page, update index and history; return the page's path.
 
     `known`: run records that are already loaded. `flow_run`: URL of the Prefect flow run, for a link on the page.
     """
     directory = store.comparison(record.comparison, record.case, record.id)
+    before = None
+    with suppress(StoreError):  # a damaged record is replaced
+        before = directory.read_comparison()
     directory.write_comparison(record)
     if flow_run:
         directory.write_file(FLOW_RUN, flow_run)
     page = write_comparison_page(record, store, known)
-    write_neighbours(store, update_index(store, add_comparison(record)), record.comparison)
+    update_index(store, add_comparison(record, before.created if before else ""))
     append_comparison(record, store, known)
     return page
 
@@ -98,7 +99,7 @@ def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequenc
         directory.path,
         log_lines=lines,
         runs=runs,
-        neighbours=f"../../{NEIGHBOURS}",
+        neighbours=f"../../{name_pair(index_comparison(record).pair)}",
         home=link_home(store, depth=4),
         flow_run=made.read_text().strip() if (made := directory.file(FLOW_RUN)).is_file() else "",
         stamp=make_stamp(directory.comparison.read_bytes()),

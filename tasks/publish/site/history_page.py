@@ -22,7 +22,7 @@ from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import FIRST_STEP, STEP_TIME
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.site.index import PAGE, parse_index
+from tasks.publish.site.index_files import read_results
 from tasks.publish.site.index_page import link_home, write_history
 from tasks.records import Commit
 from tasks.resolve.git import list_commits
@@ -78,8 +78,7 @@ class Drawing:
         beside = store.mirror is None or store.writable
         names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/index.html")]
         self._pages = {name: quote(name) if beside else store.link_to(store.path / name) for name in names}
-        index = parse_index(store.files.read(PAGE).decode("utf-8", "replace")) if store.files.stat(PAGE) else None
-        self._died = {item.page for item in index.comparisons if item.died} if index else set()
+        self._died = {item.page for item in read_results(store) if item.died}
         self._days = sorted({show_date(night) for item in judged for night in item.series.nights})  # columns of a chart
         # per group and case: page, day and x of each night
         self.rows: list[list[tuple[str, str, float]]] = []

@@ -1,17 +1,20 @@
-"""Builds the index of a store: the results of all comparisons, the last nights, and whether there is a history page.
+"""The index of a store: what its front page shows of all comparisons, and how a new result changes it.
 
 A named comparison, such as `linen-vs-nnx`, is a file in configs/comparisons; a result is the outcome of one comparison
-of one case. A night is one run of `maxview nightly`; its cells are the cases of its named comparisons.
+of one case. A night is one run of `maxview nightly`; its cells are the cases of its named comparisons. A pair is a
+named comparison with both refs and a target.
 
-The index page contains the index as JSON. Adding a result changes this JSON and reads none of the thousands of folders
-with results.
+The index page contains the index as JSON: the newest results, and the newest result of each case for the pairs that
+were compared last. All older results are in segments, files of SEGMENT results each, which are written once. So one
+more result costs the same in a store of three hundred and of a hundred thousand.
 """
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import batched
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError, field_serializer, field_validator
 
@@ -27,14 +30,27 @@ PAGE = "index.html"
 HISTORY = "history.html"
 MARK = '<meta name="generator" content="maxview">'  # pages without it are not maxview's and are not replaced
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
+FOLDER = "index"  # of the segments
 NIGHTS = 5  # number of the latest nights that the index keeps
+SEGMENT = 200  # results in a segment
+OPEN = 40  # results that stay in the index when the others move into a segment
+MAX_COLUMNS = 12  # largest number of pairs in the matrix: the pairs with the newest results
+MAX_TREND_RESULTS = 14  # latest results of a case and pair in a trend
 MAX_HEADLINE_LENGTH = 120  # characters of a headline or of a quarantine's reason
 MAX_NIGHT_HEADLINE = 300  # characters of a headline in the cell of a night
 TREND = STEP_TIME.name  # the metric whose ratio candidate / baseline is drawn as a trend
 AT_ONCE = 100  # records in memory at once while the index is rebuilt
 
+type Outcome = Verdict | Literal["died"]
 
-type Pair = tuple[str, str, str, str]  # named comparison, baseline, candidate, target
+
+class Pair(NamedTuple):
+    """A column of the matrix."""
+
+    comparison: str  # name of the comparison
+    baseline: str  # the ref or the arm, without its commit
+    candidate: str
+    target: str
 
 
 class IndexedComparison(Frozen):
@@ -53,9 +69,14 @@ class IndexedComparison(Frozen):
     ratio: float | None = None  # candidate / baseline of the steady step time
 
     @property
-    def outcome(self) -> Verdict | Literal["died"]:
+    def outcome(self) -> Outcome:
         """The displayed result."""
         return "died" if self.died else self.verdict
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Identifies the result in its store."""
+        return self.comparison, self.case, self.id
 
     @property
     def page(self) -> str:
@@ -64,13 +85,71 @@ class IndexedComparison(Frozen):
 
     @property
     def pair(self) -> Pair:
-        """The column of the matrix: named comparison, both refs and target."""
-        return self.comparison, self.baseline, self.candidate, self.target
+        """The column of the matrix."""
+        return Pair(self.comparison, self.baseline, self.candidate, self.target)
 
 
 # fields of IndexedComparison: those of its pair, and the others in the order of a row of the JSON
-PAIR = ("comparison", "baseline", "candidate", "target")
-FIELDS = tuple(name for name in IndexedComparison.model_fields if name not in PAIR)
+FIELDS = tuple(name for name in IndexedComparison.model_fields if name not in Pair._fields)
+
+
+def pack(results: Sequence[IndexedComparison]) -> dict[str, Any]:
+    """Return results as rows without field names, and their pairs separately, to keep the JSON small.
+
+    A row consists of the index of its pair in `pairs` and the values of FIELDS.
+    """
+    places = {pair: place for place, pair in enumerate(dict.fromkeys(item.pair for item in results))}
+    rows = [[places[item.pair], *(getattr(item, name) for name in FIELDS)] for item in results]
+    return {"pairs": list(places), "rows": rows}
+
+
+def unpack(value: Any) -> Any:
+    """Invert `pack`; return a value in another layout as it is. Raises ValueError for rows with other fields."""
+    if not isinstance(value, dict):
+        return value
+    try:
+        return [
+            dict(zip((*Pair._fields, *FIELDS), (*value["pairs"][place], *rest), strict=True))
+            for place, *rest in value["rows"]
+        ]
+    except (LookupError, TypeError) as error:
+        raise ValueError("no rows of comparisons") from error
+
+
+class PackedResults(Frozen):
+    """Results, newest first. Its JSON is packed."""
+
+    comparisons: tuple[IndexedComparison, ...] = ()
+
+    @field_serializer("comparisons")
+    def _rows(self, comparisons: tuple[IndexedComparison, ...]) -> dict[str, Any]:
+        return pack(comparisons)
+
+    @field_validator("comparisons", mode="before")
+    @classmethod
+    def _of_rows(cls, value: Any) -> Any:
+        return unpack(value)
+
+
+class Segment(NamedTuple):
+    """A file with results, which are in no other segment."""
+
+    digest: str  # of its content
+    size: int  # number of results
+    first: str  # ISO 8601 date of its oldest result
+    last: str  # of its newest
+
+    @property
+    def name(self) -> str:
+        """The path of its file inside the store."""
+        return f"{FOLDER}/{self.digest}.js"
+
+
+class PairCase(Frozen):
+    """The results of one case of one pair."""
+
+    newest: IndexedComparison
+    ratios: tuple[float | None, ...]  # of up to MAX_TREND_RESULTS results, the newest last
 
 
 class IndexedCell(Frozen):
@@ -96,46 +175,68 @@ class IndexedNight(Frozen):
     changes: tuple[str, ...] = ()  # sentences about the changes since the previous night on the same target
 
 
-class StoreIndex(Frozen):
-    """Everything on the index page."""
+class StoreIndex(PackedResults):
+    """Everything on the index page. `comparisons` are the results that are in no segment."""
 
-    comparisons: tuple[IndexedComparison, ...] = ()  # newest first
+    segments: tuple[Segment, ...] = ()  # newest first
+    matrix: tuple[PairCase, ...] = ()  # of up to MAX_COLUMNS pairs, the pair with the newest result first
+    counts: dict[Outcome, int] = {}  # of all results
+    targets: tuple[str, ...] = ()  # of all results
     nights: tuple[IndexedNight, ...] = ()  # newest first
     history: bool = False  # whether history.html exists
     unread: tuple[str, ...] = ()  # of the last rebuild: names of unreadable records, or error messages
 
-    @field_serializer("comparisons")
-    def _rows(self, comparisons: tuple[IndexedComparison, ...]) -> dict[str, Any]:
-        """Return the results as rows without field names, and their pairs separately, to keep the page small.
+    @property
+    def total(self) -> int:
+        """The number of all results."""
+        return len(self.comparisons) + sum(segment.size for segment in self.segments)
 
-        A row consists of the index of its pair in `pairs` and the values of FIELDS.
-        """
-        places = {pair: place for place, pair in enumerate(dict.fromkeys(item.pair for item in comparisons))}
-        rows = [[places[item.pair], *(getattr(item, name) for name in FIELDS)] for item in comparisons]
-        return {"pairs": list(places), "rows": rows}
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs of the matrix, the pair with the newest result first."""
+        return tuple(dict.fromkeys(cell.newest.pair for cell in self.matrix))
 
-    @field_validator("comparisons", mode="before")
+    @field_serializer("matrix")
+    def _cells(self, matrix: tuple[PairCase, ...]) -> dict[str, Any]:
+        return {"newest": pack([cell.newest for cell in matrix]), "ratios": [cell.ratios for cell in matrix]}
+
+    @field_validator("matrix", mode="before")
     @classmethod
-    def _of_rows(cls, value: Any) -> Any:
-        """Invert `_rows`; return a value in another layout as it is. Raises ValueError for rows with other fields."""
+    def _of_cells(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         try:
-            return [
-                dict(zip((*PAIR, *FIELDS), (*value["pairs"][place], *rest), strict=True))
-                for place, *rest in value["rows"]
-            ]
+            cells = zip(unpack(value["newest"]), value["ratios"], strict=True)
         except (LookupError, TypeError) as error:
-            raise ValueError("no rows of comparisons") from error
+            raise ValueError("no cells of a matrix") from error
+        return [{"newest": newest, "ratios": ratios} for newest, ratios in cells]
 
 
-type Change = Callable[[StoreIndex], StoreIndex]
+def count(
+    index: StoreIndex, added: Iterable[IndexedComparison], removed: Iterable[IndexedComparison] = ()
+) -> StoreIndex:
+    """Return the index with the counts and targets after a change of its results."""
+    counts, added = Counter(index.counts), tuple(added)
+    counts.update(item.outcome for item in added)
+    counts.subtract(item.outcome for item in removed)
+    targets = sorted({*index.targets, *(item.target for item in added)})
+    return index.model_copy(update={"counts": dict(+counts), "targets": tuple(targets)})
 
 
-def add_comparison(record: ComparisonRecord) -> Change:
-    """Return a change that adds the result of a comparison, or replaces it."""
-    new = index_comparison(record)
-    return lambda index: index.model_copy(update={"comparisons": in_order([*index.comparisons, new])})
+def place_cells(index: StoreIndex, cells: Iterable[PairCase]) -> StoreIndex:
+    """Return the index with these cells in its matrix, which replace cells of the same case and pair if newer."""
+    known = {(cell.newest.pair, cell.newest.case): cell for cell in index.matrix}
+    for cell in cells:
+        before = known.get(key := (cell.newest.pair, cell.newest.case))
+        if before is None or before.newest.created <= cell.newest.created:
+            known[key] = cell
+    last: dict[Pair, str] = {}
+    for cell in known.values():
+        last[cell.newest.pair] = max(cell.newest.created, last.get(cell.newest.pair, ""))
+    shown = sorted(last, key=lambda pair: (last[pair], pair), reverse=True)[:MAX_COLUMNS]
+    kept = [cell for cell in known.values() if cell.newest.pair in shown]
+    kept.sort(key=lambda cell: (shown.index(cell.newest.pair), cell.newest.case))
+    return index.model_copy(update={"matrix": tuple(kept)})
 
 
 def index_comparison(record: ComparisonRecord) -> IndexedComparison:
@@ -160,20 +261,15 @@ def shorten_headline(headline: str, longest: int = MAX_HEADLINE_LENGTH) -> str:
 
 def in_order(results: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
     """Return the results, the newest first; of results with the same path, only the last given one."""
-    kept = {(item.comparison, item.case, item.id): item for item in results}
+    kept = {item.key: item for item in results}
     return tuple(sorted(kept.values(), key=lambda item: (item.created, item.comparison, item.case, item.id))[::-1])
 
 
-def add_nights(records: Iterable[NightRecord]) -> Change:
-    """Return a change that adds the nights, and keeps the NIGHTS nights that ended last."""
-    new = [_indexed(record) for record in records]
-
-    def change(index: StoreIndex) -> StoreIndex:
-        nights = {night.id: night for night in (*index.nights, *new)}.values()
-        last = sorted(nights, key=lambda night: night.ended, reverse=True)[:NIGHTS]
-        return index.model_copy(update={"nights": tuple(last)})
-
-    return change
+def place_nights(index: StoreIndex, records: Iterable[NightRecord]) -> StoreIndex:
+    """Return the index with these nights, and the NIGHTS nights that ended last of all."""
+    nights = {night.id: night for night in (*index.nights, *map(_indexed, records))}.values()
+    last = sorted(nights, key=lambda night: night.ended, reverse=True)[:NIGHTS]
+    return index.model_copy(update={"nights": tuple(last)})
 
 
 def _indexed(record: NightRecord) -> IndexedNight:
@@ -204,11 +300,6 @@ def _name_of(address: str) -> str:
     return "/".join(parts) if len(parts) == 5 and parts[0] == "comparisons" else ""
 
 
-def add_history(index: StoreIndex) -> StoreIndex:
-    """Mark `history.html` as existing. This is a `Change`."""
-    return index.model_copy(update={"history": True})
-
-
 def parse_index(page: str) -> StoreIndex | None:
     """Return the index in the text of a page; None if there is none, or if its JSON does not fit this version."""
     found = DATA.search(page)
@@ -219,7 +310,10 @@ def parse_index(page: str) -> StoreIndex | None:
 
 
 def gather_index(store: Store) -> StoreIndex:
-    """Build the index from all records in the store. It has no nights if the record of any night is unreadable."""
+    """Build the index from all records in the store, without segments.
+
+    It has no nights if the record of any night is unreadable.
+    """
     found: list[IndexedComparison] = []
     unread: list[str] = []
     names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/comparison.json")]
@@ -229,9 +323,25 @@ def gather_index(store: Store) -> StoreIndex:
                 found.append(index_comparison(ComparisonRecord.model_validate_json(data)))
             except ValidationError:
                 unread.append(name)
-    index = StoreIndex(comparisons=in_order(found), history=store.files.stat(HISTORY) is not None)
+    index = index_results(found).model_copy(update={"history": store.files.stat(HISTORY) is not None})
     try:
-        index = add_nights(read_records(store))(index)
+        index = place_nights(index, read_records(store))
     except StoreError as error:
         unread.append(str(error))
     return index.model_copy(update={"unread": tuple(unread)})
+
+
+def index_results(results: Iterable[IndexedComparison]) -> StoreIndex:
+    """Return an index of these results, without segments."""
+    found = in_order(results)
+    index = count(StoreIndex(comparisons=found), found)
+    by_place: dict[tuple[Pair, str], list[IndexedComparison]] = {}
+    for item in found:
+        by_place.setdefault((item.pair, item.case), []).append(item)
+    return place_cells(index, map(make_cell, by_place.values()))
+
+
+def make_cell(newest_first: Sequence[IndexedComparison]) -> PairCase:
+    """Return the cell of the results of one case and pair."""
+    ratios = [item.ratio for item in newest_first[:MAX_TREND_RESULTS]]
+    return PairCase(newest=newest_first[0], ratios=tuple(ratios[::-1]))

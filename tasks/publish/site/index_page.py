@@ -5,14 +5,10 @@ of one case (`IndexedComparison`). A pair (`Pair`) is a named comparison with bo
 matrix. A night is one run of `maxview nightly`; its cells are the cases of its named comparisons (`IndexedCell`).
 """
 
-import json
 import logging
-import random
 import shlex
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -29,115 +25,143 @@ from tasks.publish.site.index import (
     FIELDS,
     HISTORY,
     MARK,
+    MAX_COLUMNS,
     PAGE,
-    PAIR,
-    Change,
     IndexedCell,
     IndexedComparison,
     IndexedNight,
     Pair,
     StoreIndex,
-    add_history,
-    add_nights,
+    count,
     gather_index,
+    in_order,
+    index_comparison,
+    make_cell,
     parse_index,
+    place_cells,
+    place_nights,
 )
+from tasks.publish.site.index_files import (
+    add_to_pair,
+    lock_index,
+    move_to_segments,
+    replace_file,
+    take_from_segments,
+    write_pairs,
+)
+from tasks.records import ComparisonRecord
 from tasks.resolve.plan_night import BISECTED, NightRecord
-from tasks.store import Store, StoreError, write_atomically
-from tasks.store.files import AlreadyThereError
-from tasks.store.locks import hold
+from tasks.store import Store, write_atomically
 from tasks.store.mirror import out_option
 
 # outcomes that the page counts, the worst first
 SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))
-MAX_COLUMNS = 12  # largest number of pairs in the matrix: the pairs with the newest results
-NEIGHBOURS = "cases.js"  # in the folder of each named comparison; the pages of its results load it
 BROKEN = ("died", "failed", "regressed", "changed")  # outcomes of broken cells, the worst first
 HEALTHY = ("same", "improved")  # outcomes that heal a broken cell
-MAX_LISTED_RESULTS = 40  # latest results per case and pair in `cases.js`
 LISTED = 40  # number of newest results that the list has without JavaScript
-MAX_TREND_RESULTS = 14  # latest results of a case and pair in a trend
 MIN_HALF_RANGE = 0.05  # the y axis of a trend covers at least the ratios 1 ± this, so that noise looks small
-LOCK = ".index.lock"
-ATTEMPTS = 20  # attempts to write the page
-PAUSE_S = 0.2  # longest pause after the first conflict; random, so that two writers do not conflict repeatedly
-MAX_WAIT_S = 120.0  # longest wait for the lock
+
+
+type Change = Callable[[StoreIndex, Store], StoreIndex]
 
 
 def update_index(store: Store, change: Change) -> StoreIndex | None:
     """Apply the change to the index page and return the new index; None if the page is not maxview's.
 
-    An index that is missing or unreadable is first rebuilt from the records. No concurrent change is lost: writers in
-    a folder take a lock, and a page in a bucket is only replaced if it is still the version that was read. Raises
-    StoreError.
+    An index that is missing or unreadable is first rebuilt from the records, with the files of all pairs. `change` is
+    called again if another writer was first, see `replace_file`. Raises StoreError.
     """
-    place = store.files.url(PAGE)
-    with _lock_index(store, place):
-        for attempt in range(ATTEMPTS):
-            entry = store.files.stat(PAGE)
-            page = None
-            with suppress(FileNotFoundError):  # removed since `stat`: then the write below fails and is repeated
-                page = store.files.read(PAGE).decode("utf-8", "replace") if entry else None
-            if page is not None and MARK not in page:
-                logging.getLogger(__name__).warning("%s is not a page of maxview: left as it is", place)
-                return None
-            index = change((parse_index(page) if page is not None else None) or gather_index(store))
-            text = render_index(index, store).encode()
-            try:
-                store.files.write(PAGE, text, create=entry is None, version=entry.version if entry else None)
-            except AlreadyThereError:
-                time.sleep(random.uniform(0, PAUSE_S * (attempt + 1)))
-            else:
-                return index
-    raise StoreError(f"{place}: others change it again and again; try again")
+    index, before = None, None
+
+    def make(page: str | None) -> str | None:
+        nonlocal index, before
+        if page is not None and MARK not in page:
+            logging.getLogger(__name__).warning("%s is not a page of maxview: left as it is", store.files.url(PAGE))
+            index = None
+            return None
+        before = parse_index(page) if page is not None else None
+        index = change(before or gather_with_pairs(store), store)
+        index = move_to_segments(store, index)
+        return render_index(index, store)
+
+    with lock_index(store):
+        replace_file(store, PAGE, make)
+    if index is not None and before is not None:
+        for segment in {*before.segments} - {*index.segments}:
+            store.files.delete(segment.name)
+    return index
 
 
 def rebuild_index(store: Store) -> None:
-    """Rewrite the index page, and `cases.js` of every named comparison, from the records in the store."""
-    index = update_index(store, lambda _: gather_index(store))
-    for comparison in {item.comparison for item in index.comparisons} if index else ():
-        write_neighbours(store, index, comparison)
+    """Rewrite the index page, its segments, and the file of each pair, from the records in the store."""
+    update_index(store, lambda _, store: gather_with_pairs(store))
+
+
+def gather_with_pairs(store: Store) -> StoreIndex:
+    """Build the index from all records in the store, and write the file of every pair."""
+    index = gather_index(store)
+    write_pairs(store, index)
+    return index
+
+
+def add_comparison(record: ComparisonRecord, earlier: str = "") -> Change:
+    """Return a change that adds the result of a comparison.
+
+    earlier: the time of the same comparison if it was published before, else empty.
+    """
+    item = index_comparison(record)
+    return add_results([item], {item.key: earlier} if earlier else {})
+
+
+def add_results(results: Iterable[IndexedComparison], earlier: Mapping[tuple[str, str, str], str]) -> Change:
+    """Return a change that adds results, or replaces them, in the index and in the files of their pairs.
+
+    earlier: key of a result that the index may have already → the time with which it was added.
+    """
+    added = in_order(results)
+
+    def change(index: StoreIndex, store: Store) -> StoreIndex:
+        keys = {item.key for item in added}
+        replaced = [item for item in index.comparisons if item.key in keys]
+        sought = {key: at for key, at in earlier.items() if key not in {item.key for item in replaced}}
+        index, taken = take_from_segments(store, index, sought)
+        index = count(index, added, [*replaced, *taken])
+        index = index.model_copy(update={"comparisons": in_order([*index.comparisons, *added])})
+        shown = set(index.pairs)
+        for pair in dict.fromkeys(item.pair for item in added):
+            own = [item for item in added if item.pair == pair]
+            listed = add_to_pair(store, pair, own, index.nights)
+            cases = {item.case for item in (own if pair in shown else listed)}
+            index = place_cells(
+                index, [make_cell([item for item in listed if item.case == case]) for case in sorted(cases)]
+            )
+        return index
+
+    return change
+
+
+def add_nights(records: Sequence[NightRecord]) -> Change:
+    """Return a change that adds nights, and updates the quarantines in the files of the matrix's pairs."""
+
+    def change(index: StoreIndex, store: Store) -> StoreIndex:
+        index = place_nights(index, records)
+        comparisons = {cell.comparison for record in records for cell in record.plan.cells}
+        for pair in index.pairs:
+            if pair.comparison in comparisons:
+                add_to_pair(store, pair, (), index.nights)
+        return index
+
+    return change
+
+
+def add_history(index: StoreIndex, store: Store) -> StoreIndex:
+    """Mark `history.html` as existing. This is a `Change`."""
+    return index.model_copy(update={"history": True})
 
 
 def publish_night(store: Store, record: NightRecord) -> None:
-    """Add the night to the index page, and rewrite `cases.js` of each named comparison of the night."""
-    index = update_index(store, add_nights([record]))
-    for comparison in dict.fromkeys(cell.comparison for cell in record.plan.cells):
-        write_neighbours(store, index, comparison)
-
-
-def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) -> None:
-    """Write `cases.js` of a named comparison; do nothing if `index` is None.
-
-    The file contains the latest results of each case and pair. A case in quarantine also has the reason, if the store's
-    last night had the pair's target.
-    """
-    if index is None:
-        return
-    quarantined = {
-        (cell.case, night.target): cell.quarantine
-        for night in index.nights[:1]
-        for cell in night.cells
-        if cell.comparison == comparison
-    }
-    results: dict[tuple[str, ...], list[IndexedComparison]] = {}
-    for item in index.comparisons:
-        if item.comparison == comparison:
-            results.setdefault((item.case, *item.pair), []).append(item)
-    rows = [
-        newest.model_dump(include={"case", "id", "target", "baseline", "candidate"})
-        | {
-            "outcome": newest.outcome,
-            "quarantine": quarantined.get((newest.case, newest.target), ""),
-            "nights": [
-                (item.id, item.created[:10], item.outcome, verdict_words.OUTCOMES[item.outcome].sign)
-                for item in (newest, *older)[:MAX_LISTED_RESULTS][::-1]
-            ],
-        }
-        for _, (newest, *older) in sorted(results.items())
-    ]
-    text = f"maxviewCases({json.dumps(rows, separators=(',', ':'))});\n"
-    store.files.write(f"comparisons/{comparison}/{NEIGHBOURS}", text.encode())
+    """Add the night to the index page."""
+    update_index(store, add_nights([record]))
 
 
 def write_history(store: Store, html: str) -> Path:
@@ -154,33 +178,13 @@ def link_home(store: Store, depth: int = 0) -> str:
     return "../" * depth + PAGE if store.mirror is None else store.link_to(store.path / PAGE)
 
 
-@contextmanager
-def _lock_index(store: Store, place: str) -> Iterator[None]:
-    """Lock the index page of a folder against other writers. A bucket has no lock, because it checks versions."""
-    if store.mirror is not None:
-        yield
-        return
-    until = time.monotonic() + MAX_WAIT_S
-
-    def wait(who: str) -> None:
-        if time.monotonic() > until:
-            raise StoreError(f"{place}: {who} has held {LOCK} for {MAX_WAIT_S:.0f} s; end it")
-        time.sleep(random.uniform(0.01, 0.05))
-
-    with hold(store.path / LOCK, wait):
-        yield
-
-
 def render_index(index: StoreIndex, store: Store) -> str:
     """Return the HTML of the index page, which contains the index as JSON."""
 
     def link(name: str) -> str:
         return quote(name) if store.mirror is None else store.link_to(store.path / name)
 
-    cases: dict[Pair, set[str]] = {}
-    for item in index.comparisons:
-        cases.setdefault(item.pair, set()).add(item.case)
-    shown = sorted(list(cases)[:MAX_COLUMNS], key=lambda pair: -len(cases[pair]))  # pairs with many cases first
+    shown = sorted(index.pairs, key=lambda pair: -sum(cell.newest.pair == pair for cell in index.matrix))
     last = index.nights[0] if index.nights else None
     page = (
         _environment()
@@ -190,12 +194,12 @@ def render_index(index: StoreIndex, store: Store) -> str:
             out=shlex.join(out_option(store.address)),
             index=index,
             pairs=shown,
-            older_pairs=len(cases) - MAX_COLUMNS,
-            cases=_matrix(index, set(shown)),
+            is_full=len(shown) == MAX_COLUMNS,
+            cases=_matrix(index),
             newest=index.comparisons[:LISTED],
-            fields=(*PAIR, *FIELDS),
+            fields=(*Pair._fields, *FIELDS),
             signs={word: verdict_words.OUTCOMES[word].sign for word in SHOWN},
-            counts=[(word, sum(item.outcome == word for item in index.comparisons)) for word in SHOWN],
+            counts=[(word, index.counts.get(word, 0)) for word in SHOWN if word != "failed"],
             last=last,
             states=find_states(index.nights) if last else None,
             tally=tally(last.cells) if last else [],
@@ -206,6 +210,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
             mark=Markup(MARK),
             data=index.model_dump(mode="json"),
             home="",
+            files=True,
             **load_assets("site.js", "index.js"),
         )
     )
@@ -223,25 +228,19 @@ def _environment() -> Environment:
     return make_environment(words=verdict_words, why=_why, format_moment=verdict_words.format_moment)
 
 
-# a result's index in StoreIndex.comparisons, the result, and its trend as points and in words
+# a cell's index in StoreIndex.matrix, the newest result, and the trend as points and in words
 type MatrixEntry = tuple[int, IndexedComparison, str, str]
 
 
-def _matrix(index: StoreIndex, pairs: set[Pair]) -> dict[str, dict[Pair, MatrixEntry]]:
-    """Return case → pair → the newest result, with the trend of up to MAX_TREND_RESULTS results."""
-    results: dict[str, dict[Pair, list[tuple[int, IndexedComparison]]]] = {}
-    for place, item in enumerate(index.comparisons):
-        if item.pair in pairs:
-            results.setdefault(item.case, {}).setdefault(item.pair, []).append((place, item))
-    return {
-        case: {pair: _make_entry(items[:MAX_TREND_RESULTS]) for pair, items in results[case].items()}
-        for case in sorted(results)
+def _matrix(index: StoreIndex) -> dict[str, dict[Pair, MatrixEntry]]:
+    """Return case → pair → the newest result, with the trend."""
+    rows: dict[str, dict[Pair, MatrixEntry]] = {
+        case: {} for case in sorted({cell.newest.case for cell in index.matrix})
     }
-
-
-def _make_entry(newest_first: list[tuple[int, IndexedComparison]]) -> MatrixEntry:
-    ratios = [item.ratio for _, item in newest_first[::-1]]
-    return *newest_first[0], draw_trend(ratios), describe_trend(ratios)
+    for place, cell in enumerate(index.matrix):
+        ratios = list(cell.ratios)
+        rows[cell.newest.case][cell.newest.pair] = place, cell.newest, draw_trend(ratios), describe_trend(ratios)
+    return rows
 
 
 def draw_trend(ratios: list[float | None]) -> str:

@@ -1,16 +1,19 @@
-// Lists and filters all comparisons.
+// Lists and filters all comparisons. The page has the newest; older ones are in segments, which load when they are needed.
 const list = byId("list"); // an empty store has none
 if (list) {
   const { base, fields, signs } = list.dataset, signOf = JSON.parse(signs), names = fields.split(" ");
-  const { pairs, rows } = JSON.parse(byId("data").textContent).comparisons;
-  const items = rows.map(([pair, ...rest]) => {
-    const item = Object.fromEntries([...pairs[pair], ...rest].map((value, i) => [names[i], value]));
-    return { ...item, outcome: item.died ? "died" : item.verdict, pair: `${item.baseline} → ${item.candidate}` };
-  });
+  const DATA = JSON.parse(byId("data").textContent);
+  const items = [], total = Object.values(DATA.counts).reduce((sum, n) => sum + n, 0);
+  const cells = unpack(DATA.matrix.newest, names), cellsOf = all("[data-item]");
   const PAGE = matchMedia("(max-width: 66rem)").matches ? 12 : 40; // a row of a phone is as high as four
-  const heads = [...list.tHead.rows[0].cells], pattern = list.tBodies[0].rows[0].cloneNode(true);
-  let shown = PAGE, order = "", sign = 0, want = {};
+  const AT_ONCE = 8, heads = [...list.tHead.rows[0].cells], pattern = list.tBodies[0].rows[0].cloneNode(true);
+  let segments = [...DATA.segments], shown = PAGE, order = "", sign = 0, want = {}, found = [], loading = false, broken = false;
 
+  const textOf = (item) => `${item.case} ${item.comparison} ${item.baseline} ${item.candidate} ${item.id} ${item.headline}`;
+  const fits = (item) =>
+    (!want.verdict || item.outcome === want.verdict) && (!want.target || item.target === want.target) && item.created >= want.since &&
+    holds(textOf(item), want.find);
+  const add = (more) => { items.push(...more); found.push(...more.filter(fits)); };
   const line = (item) => {
     const row = pattern.cloneNode(true), [, verdict, , , when, because] = row.cells;
     row.querySelector("a").href = [base, ...[item.comparison, item.case, item.id].map(encodeURIComponent), "index.html"].join("/");
@@ -23,22 +26,52 @@ if (list) {
     because.textContent = item.headline;
     return row;
   };
-  const fits = (item) =>
-    (!want.verdict || item.outcome === want.verdict) && (!want.target || item.target === want.target) && item.created >= want.since &&
-    holds(`${item.case} ${item.comparison} ${item.baseline} ${item.candidate} ${item.id} ${item.headline}`, want.find);
-  const apply = () => {
-    const found = items.filter(fits), known = new Set(found), total = items.length.toLocaleString("en");
-    if (sign) found.sort((one, other) => sign * compare(one[order], other[order]));
+
+  // ---- segments
+  window.maxviewSegment = ({ comparisons }) => add(unpack(comparisons, names));
+  const load = (name) => new Promise((done) => {
+    const script = document.createElement("script");
+    script.src = name;
+    script.addEventListener("load", () => { script.remove(); done(); });
+    script.addEventListener("error", () => { broken = true; done(); });
+    document.body.append(script);
+  });
+  const wanted = () => segments.filter(([, , , last]) => last >= want.since);
+  const isFiltered = () => want.find || want.verdict || want.target || want.since;
+  const loadMore = async () => {
+    if (loading) return;
+    loading = true;
+    while (!broken && wanted().length && (sign || isFiltered() || found.length < shown)) {
+      const some = wanted().slice(0, AT_ONCE);
+      segments = segments.filter((segment) => !some.includes(segment));
+      await Promise.all(some.map(([digest]) => load(`index/${digest}.js`)));
+      show();
+    }
+    loading = false;
+    show();
+  };
+  const show = () => {
+    const number = (n) => n.toLocaleString("en"), rest = wanted().reduce((sum, [, n]) => sum + n, 0);
+    if (!loading || !sign) found.sort(sign ? (one, other) => sign * compare(one[order], other[order]) : (one, other) => (one.created < other.created) - (one.created > other.created));
     list.tBodies[0].replaceChildren(...found.slice(0, shown).map(line));
-    byId("count").textContent = found.length < items.length ? `${found.length.toLocaleString("en")} of ${total} comparisons fit` : `the lists below show all ${total} comparisons of all nights`;
-    byId("more").hidden = found.length <= shown;
-    byId("nothing").hidden = found.length > 0;
+    byId("count").textContent = broken ? `only the newest ${number(items.length)} of ${number(total)} comparisons: the older ones are in files that this address does not open; open the store's folder, or: maxview site serve`
+      : isFiltered() ? `${number(found.length)} of ${number(total)} comparisons fit${rest ? `, ${number(rest)} to search` : ""}`
+      : `the lists below show all ${number(total)} comparisons of all nights`;
+    byId("more").hidden = found.length <= shown && (broken || !wanted().length);
+    byId("nothing").hidden = found.length > 0 || rest > 0;
+  };
+  const apply = () => {
+    found = items.filter(fits);
+    show();
     for (const night of all(".night")) night.hidden = (want.target && night.dataset.target !== want.target) || night.dataset.ended < want.since;
     for (const row of all("#nights tbody tr, .changes li")) row.hidden = !holds(row.textContent, `${want.find} ${want.verdict}`);
-    for (const cell of all("[data-item]")) cell.classList.toggle("off", !known.has(items[cell.dataset.item]));
+    for (const cell of cellsOf) cell.classList.toggle("off", !fits(cells[cell.dataset.item]));
+    loadMore();
   };
+  for (const cell of cellsOf) cell.querySelector("a").title = cells[cell.dataset.item].headline;
+  items.push(...unpack(DATA.comparisons, names));
   sortBy(heads, (column, up) => { [order, sign] = [heads[column].dataset.sort, up]; apply(); });
-  filterBy((wanted) => { [want, shown] = [wanted, PAGE]; apply(); });
+  filterBy((values) => { [want, shown] = [values, PAGE]; apply(); });
   byId("more").addEventListener("click", () => { shown += PAGE; apply(); });
   document.documentElement.dataset.ready = "yes";
 }

@@ -78,22 +78,24 @@ for (const command of all(".commands code")) {
   command.after(button);
 }
 
-// ---- the cases before and after this one, from a file that all pages of the comparison share
+// ---- the cases before and after this one, from a file that all pages of the pair share
 const link = (text, href, title, more = {}) => {
   const made = make(href ? "a" : "strong", "", text);
   Object.assign(made, { title, ...(href ? { href } : {}), ...more });
   if (title) made.setAttribute("aria-label", title);
   return made;
 };
-window.maxviewCases = (cases) => {
-  const own = cases.filter(({ target, baseline, candidate }) => [target, baseline, candidate].join("\0") === DATA.place.slice(1).join("\0"));
-  const at = own.findIndex((item) => item.case === DATA.place[0]);
+window.maxviewCases = ({ comparisons, fields, signs, quarantine }) => {
+  const results = unpack(comparisons, fields), cases = new Map(); // the newest result of each case
+  for (const item of results) if (!cases.has(item.case)) cases.set(item.case, item);
+  const own = [...cases.keys()].sort().map((name) => cases.get(name)), at = own.findIndex((item) => item.case === DATA.place[0]);
   if (at < 0) return;
   for (const [item, sign, word, rel] of [[own[at - 1], "‹", "previous", "prev"], [own[at + 1], "›", "next", "next"]]) {
     if (item) byId("neighbours").append(link(sign, `../../${encodeURIComponent(item.case)}/${encodeURIComponent(item.id)}/index.html`, `${word} case: ${item.case}, ${item.outcome}`, { rel }));
   }
-  showNights(own[at].nights);
-  if (own[at].quarantine) Object.assign(byId("quarantine"), { hidden: false, textContent: `⊘ This case is in quarantine: ${own[at].quarantine}. It runs every night, and counts for nothing until the quarantine ends.` });
+  showNights(results.filter((item) => item.case === DATA.place[0]).map(({ id, created, outcome }) => [id, created.slice(0, 10), outcome, signs[outcome]]).reverse());
+  const reason = quarantine[DATA.place[0]];
+  if (reason) Object.assign(byId("quarantine"), { hidden: false, textContent: `⊘ This case is in quarantine: ${reason}. It runs every night, and counts for nothing until the quarantine ends.` });
 };
 // This case over time, from the oldest to the newest, and the number of nights since it died.
 const showNights = (nights) => {

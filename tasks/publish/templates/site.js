@@ -8,6 +8,11 @@ const make = (tag, name, text = "") => {
   made.textContent = text;
   return made;
 };
+// results: rows without field names, and their pairs, as tasks/publish/site/index.py packs them; the pair's fields are first
+const unpack = ({ pairs, rows }, fields) => rows.map(([pair, ...rest]) => {
+  const item = Object.fromEntries([...pairs[pair], ...rest].map((value, i) => [fields[i], value]));
+  return { ...item, outcome: item.died ? "died" : item.verdict, pair: `${item.baseline} → ${item.candidate}` };
+});
 const holds = (text, words) => words.toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
 const params = new URLSearchParams(location.search);
 const remember = (name, value) => {

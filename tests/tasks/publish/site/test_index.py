@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,18 +16,31 @@ from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import (
     HISTORY,
+    MAX_COLUMNS,
     NIGHTS,
+    OPEN,
     PAGE,
+    SEGMENT,
     IndexedCell,
+    IndexedComparison,
     IndexedNight,
     StoreIndex,
+    index_comparison,
+    index_results,
+    parse_index,
+)
+from tasks.publish.site.index_files import read_results
+from tasks.publish.site.index_page import (
     add_comparison,
     add_history,
     add_nights,
-    index_comparison,
-    parse_index,
+    add_results,
+    find_states,
+    rebuild_index,
+    render_index,
+    tally,
+    update_index,
 )
-from tasks.publish.site.index_page import find_states, rebuild_index, render_index, tally, update_index
 from tasks.records import ComparisonRecord
 from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord, find_changes
 from tasks.store import Store, StoreError, open_store
@@ -101,7 +115,7 @@ def test_the_last_nights_are_shown_as_matrices(store: Store) -> None:
     update_index(store, add_nights([night(4, "regressed", page=place)]))
     assert [found.id for found in shown(store).nights] == [f"2026-11-{day:02}" for day in (4, 3, 2, 1)]
     assert shown(store).nights[0].cells[0].page == place.removeprefix("/anywhere/out/")
-    update_index(store, add_nights(night(day, "same") for day in range(5, 20)))
+    update_index(store, add_nights([night(day, "same") for day in range(5, 20)]))
     assert [found.id for found in shown(store).nights] == [f"2026-11-{day}" for day in range(19, 19 - NIGHTS, -1)]
 
 
@@ -126,7 +140,7 @@ def test_the_index_is_rebuilt_from_the_folders(store: Store, record_002: Compari
     store.files.write(HISTORY, b"")
     done = night(3, "same")
     store.files.write("nightly/2026-11-03/record.json", done.model_dump_json().encode())
-    update_index(store, lambda index: index)
+    update_index(store, lambda index, _: index)
     before = shown(store)
     assert [item.id for item in before.comparisons] == ["b", "c", "a"]
     assert before.history
@@ -157,9 +171,83 @@ def test_the_index_of_two_thousand_comparisons_is_small(tmp_path: Path, record_0
         for n in range(2000)
     )
     store = open_store(tmp_path / "out")
-    page = render_index(StoreIndex(comparisons=every), store)
+    page = render_index(index_results(every), store)
     assert len(page.encode()) < 500_000
-    assert parse_index(page) == StoreIndex(comparisons=every)
+    assert parse_index(page) == index_results(every)
+
+
+def numbered(record: ComparisonRecord, numbers: range) -> list[IndexedComparison]:
+    """Results of two cases, an hour apart; every fourth regressed."""
+    one = index_comparison(compared(record))
+    return [
+        one.model_copy(
+            update={
+                "case": f"{n % 2:02}_case",
+                "id": f"{n:010x}",
+                "created": (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n)).isoformat(),
+                "verdict": "same" if n % 4 else "regressed",
+            }
+        )
+        for n in numbers
+    ]
+
+
+def test_older_results_are_in_segments_that_are_written_once(store: Store, record_002: ComparisonRecord) -> None:
+    many = SEGMENT + OPEN
+    update_index(store, add_results(numbered(record_002, range(many)), {}))
+    before = shown(store)
+    (segment,) = before.segments
+    assert (segment.size, len(before.comparisons), before.total) == (SEGMENT, OPEN, many)
+    version = store.files.read_version(segment.name)
+    for item in numbered(record_002, range(many, many + 3)):
+        update_index(store, add_results([item], {}))
+    assert shown(store).segments == before.segments
+    assert store.files.read_version(segment.name) == version
+    expected = numbered(record_002, range(many + 3))
+    assert {item.key: item for item in read_results(store)} == {item.key: item for item in expected}
+    assert shown(store).counts == {"same": 3 * (many + 4) // 4 - 1, "regressed": (many + 4) // 4}
+
+
+def test_a_result_that_is_published_again_is_counted_once(store: Store, record_002: ComparisonRecord) -> None:
+    found = numbered(record_002, range(SEGMENT + OPEN))
+    update_index(store, add_results(found, {}))
+    (first,) = shown(store).segments
+    old, young = found[8], found[-1]  # in the segment; in the index
+    assert old.verdict == "regressed"
+    again = old.model_copy(update={"verdict": "same", "created": "2026-11-22T03:00:00+00:00"})
+    update_index(store, add_results([again], {old.key: old.created}))
+    update_index(store, add_results([young.model_copy(update={"verdict": "improved"})], {}))
+    index, results = shown(store), read_results(store)
+    assert index.total == len(results) == len({item.key for item in results}) == len(found)
+    assert index.counts == {word: sum(item.outcome == word for item in results) for word in index.counts}
+    assert index.counts["improved"] == 1
+    assert index.comparisons[0] == again
+    assert store.files.stat(first.name) is None  # replaced by a segment without the result
+    assert [cell.newest for cell in index.matrix if cell.newest.case == again.case] == [again]
+
+
+def test_the_column_of_an_older_pair_comes_back_with_all_its_cases(store: Store, record_002: ComparisonRecord) -> None:
+    def of(branch: int, case: str, day: int) -> IndexedComparison:
+        item = index_comparison(compared(record_002, case=case, id=f"{branch:x}{day:x}{case}"))
+        return item.model_copy(update={"candidate": f"b{branch}", "created": f"2026-11-{day:02}T03:00:00+00:00"})
+
+    update_index(store, add_results([of(0, "a", 1), of(0, "b", 1)], {}))
+    update_index(store, add_results([of(branch, "a", 2) for branch in range(1, MAX_COLUMNS + 1)], {}))
+    assert "b0" not in {cell.newest.candidate for cell in shown(store).matrix}
+    update_index(store, add_results([of(0, "a", 3)], {}))
+    assert shown(store).pairs[0].candidate == "b0"
+    cells = [cell for cell in shown(store).matrix if cell.newest.candidate == "b0"]
+    assert [(cell.newest.case, cell.newest.created[8:10], len(cell.ratios)) for cell in cells] == [
+        ("a", "03", 2), ("b", "01", 1)
+    ]  # fmt: skip
+
+
+def test_a_missing_segment_is_reported_with_its_remedy(store: Store, record_002: ComparisonRecord) -> None:
+    update_index(store, add_results(numbered(record_002, range(SEGMENT + OPEN)), {}))
+    (segment,) = shown(store).segments
+    store.files.delete(segment.name)
+    with pytest.raises(StoreError, match=rf"{segment.name}: is missing or damaged; type: maxview history --rebuild"):
+        read_results(store)
 
 
 def test_a_change_links_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
@@ -196,11 +284,11 @@ def test_a_page_that_others_keep_changing_is_an_error(
     tmp_path: Path, gcs_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("tasks.publish.site.index_page.PAUSE_S", 0.0)
-    monkeypatch.setattr("tasks.publish.site.index_page.ATTEMPTS", 3)
+    monkeypatch.setattr("tasks.publish.site.index_files.PAUSE_S", 0.0)
+    monkeypatch.setattr("tasks.publish.site.index_files.ATTEMPTS", 3)
     store = open_store(gcs_url)
 
-    def disturbed(index: StoreIndex) -> StoreIndex:
+    def disturbed(index: StoreIndex, store: Store) -> StoreIndex:
         store.files.write(PAGE, store.files.read(PAGE) + b" ")
         return index
 
@@ -210,7 +298,7 @@ def test_a_page_that_others_keep_changing_is_an_error(
 
 
 def test_external_text_stays_text(store: Store, hostile_record: ComparisonRecord) -> None:
-    update_index(store, add_comparison(compared(hostile_record)))
+    update_index(store, add_comparison(compared(hostile_record, comparison="x")))  # others are refused
     page = store.files.read(PAGE).decode()
     assert page.count("<script") == 2  # the data, and ours
     assert shown(store).comparisons[0].target == hostile_record.target
