@@ -17,6 +17,7 @@ from flows.step_parts import IO
 from tasks.diff.assemble_case import compare_checkpoints, compare_programs
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
+from tasks.diff.suggested_commands import add_next, add_next_of_experiments
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
 from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.recordings import FOLDER, SIDES, name_problem, record_arms
@@ -28,7 +29,6 @@ from tasks.launch import cross_maxtext, job
 from tasks.launch.job import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, read_exit_code, rejoin_attempts, watch
 from tasks.programs.compare_lowered import compare_program_files
-from tasks.publish.content.suggested_commands import add_next, add_next_of_experiments
 from tasks.publish.markdown.artifacts import artifact_key
 from tasks.records import (
     CheckpointDifference,

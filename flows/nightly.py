@@ -24,7 +24,15 @@ from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
 from tasks.publish.site.index import PAGE
 from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
-from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord, find_new_regressions, tell_culprit
+from tasks.resolve.plan_night import (
+    CellResult,
+    NightCell,
+    NightChange,
+    NightPlan,
+    NightRecord,
+    find_new_regressions,
+    name_culprit,
+)
 from tasks.resolve.plans import Request
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.flow_runs import end_jobs
@@ -53,8 +61,8 @@ def nightly(options: NightOptions) -> State[Any]:
     store = open_store(options.out)
     plan = plan_night_step(options, store, flow_run.scheduled_start_time)
     results = list(run_cells(plan, store))
-    culprit_lines = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
-    record = finish_night_step(plan, results, store, culprit_lines)
+    culprits = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
+    record = finish_night_step(plan, results, store, culprits)
     forget([flow_run.id], store)
     problems = publish(record, store)
     log_result([(night_headline(record), find_page(store.path / PAGE, store).shown)])
@@ -75,10 +83,10 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
         yield from in_lanes(cells, plan.slices, jobs)
 
 
-def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) -> Iterator[str]:
-    """Bisect each result of `find_new_regressions`; yield one line for each: the cell, and how its bisection ended.
+def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) -> Iterator[NightChange]:
+    """Bisect each result of `find_new_regressions`; yield one change for each: how its bisection ended.
 
-    The line has the bisection's headline and page, or the state's message if no bisection was published.
+    The change has the bisection's headline and page, or the state's message if no bisection was published.
     """
     for result in find_new_regressions(plan, results, store):
         cell = result.cell
@@ -95,7 +103,7 @@ def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) 
                 more=BisectMore(overrides=plan.overrides, budget=f"{plan.bisect_budget_s:f}s"),
             )  # fmt: skip
             state: State[Any] = bisect(**dict(options), return_state=True)
-        yield tell_culprit(cell, headlines[0] if headlines else state.message or "the bisection did not finish")
+        yield name_culprit(cell, headlines[0] if headlines else state.message or "the bisection did not finish")
 
 
 def name_cell() -> str:

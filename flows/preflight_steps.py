@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from tasks.diff.suggested_commands import add_next_of_compiles
 from tasks.extensions.preflight.compare_compiles import compare_case_compiled
-from tasks.publish.content.suggested_commands import add_next_of_compiles
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store import Store
 

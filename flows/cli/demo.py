@@ -1,6 +1,5 @@
 """Makes the site of `maxview site demo`: ingests generated logs and any saved MaxView pages, and adds real results."""
 
-import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from configs.comparison import list_names
 from tasks.diff.compare_logs import UNTITLED, LogArguments, archive, compare_pair
 from tasks.diff.decide import ONE_RUN
+from tasks.diff.next_step import make_step
 from tasks.extensions.history.history_table import load_history
 from tasks.extensions.history.series import find_series, judge_history
 from tasks.ingest.example_logs import ExamplePair, example_pairs
@@ -86,14 +86,14 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
     )
     by_one_run = any(row.level and row.evidence == ONE_RUN and row.verdict != "same" for row in record.rows)
     if by_one_run and not record.has_died:
-        record = record.model_copy(update={"next_command": _write_further_logs(pair, store)})
+        record = record.model_copy(update={"next_step": make_step(record, "logs", _write_further_logs(pair, store))})
     if pair.commits:
         record = _add_commits(record, runs, pair.commits, store)
     publish_comparison(record, store)
     return record
 
 
-def _write_further_logs(pair: ExamplePair, store: Store) -> str:
+def _write_further_logs(pair: ExamplePair, store: Store) -> list[str]:
     """Write the logs of all runs of both arms, including further repeats; return the command that compares them."""
     folders = [f"logs/{pair.comparison}-{pair.case}-{pair.night}/{side}" for side in ("baseline", "candidate")]
     for folder, texts, more in zip(folders, pair.logs, pair.further, strict=True):
@@ -101,7 +101,7 @@ def _write_further_logs(pair: ExamplePair, store: Store) -> str:
             store.files.write(f"{folder}/{number}.txt", text.encode())
     places = [store.address_of(store.path / folder) for folder in folders]
     words = ["maxview", "ingest", "--baseline", places[0], "--candidate", places[1]]
-    return shlex.join([*words, "--case", pair.case, "--target", TARGET, "--out", store.address])
+    return [*words, "--case", pair.case, "--target", TARGET, "--out", store.address]
 
 
 def _add_commits(

@@ -1,6 +1,5 @@
 """Compares logs that the user gives: copies them into the store as run records, then compares the two arms."""
 
-import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +8,14 @@ from configs.schema import Frozen
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.decide import ONE_RUN
+from tasks.diff.next_step import make_step
 from tasks.diff.noise import MIN_PAIRS, Past
 from tasks.diff.same_code import IMPLEMENTATIONS
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
 from tasks.ingest.run_record import with_cause, with_place
 from tasks.metrics.compute_facts import with_facts
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records import ComparisonRecord, NextStep, RunRecord
 from tasks.resolve.arm_config import find_unfit
 from tasks.scrape import copy_log
 from tasks.store import Store, check_name, safe_name
@@ -122,9 +122,8 @@ def compare_pair(
         )
     again = ["maxview", "ingest", "--baseline", *arguments.baseline, "--candidate", *arguments.candidate]
     again += options_of(case, target, tolerances, aa=aa)
-    words = suggest_next(record, again)
-    words += out_option(records[0].log.rpartition("/runs/")[0]) if words else []
-    return record.model_copy(update={"next_command": shlex.join(words)})
+    place = out_option(records[0].log.rpartition("/runs/")[0])
+    return record.model_copy(update={"next_step": suggest_next(record, again, place)})
 
 
 def instead_of(target: str | None, past: Mapping[str, Past]) -> str:
@@ -145,22 +144,25 @@ def options_of(case: str, target: str | None, tolerances: str = "default", *, aa
     return words + (["--aa"] if aa else [])
 
 
-def suggest_next(record: ComparisonRecord, again: list[str]) -> list[str]:
-    """Return the command that can settle the verdict; empty if it is settled.
+def suggest_next(record: ComparisonRecord, again: list[str], place: list[str]) -> NextStep | None:
+    """Return the step that can settle the verdict; None if it is settled. place: the option for the store.
 
     For Linen and NNX of a known case, the command trains both on this machine. For other arms it is `again`, the
     present command, to which the user adds the logs of further runs; empty if further runs cannot change the verdict.
     """
     if record.verdict in ("same", "improved"):
-        return []
+        return None
     names = {arm.name.lower() for arm in (record.baseline, record.candidate)}
     if names != IMPLEMENTATIONS or record.case not in list_names("cases"):
         by_one_run = any(row.verdict == record.verdict and row.evidence == ONE_RUN for row in record.rows)
         is_blocked = any(finding.effect == "blocks" for finding in record.findings)
         if is_blocked and not record.has_died:  # only other logs help
-            return []
-        return again if record.has_died or record.verdict == "unknown" or by_one_run else []
+            return make_step(record, "by hand")
+        if record.has_died or record.verdict == "unknown" or by_one_run:
+            return make_step(record, "logs", [*again, *place])
+        return make_step(record, "by hand")
     compare = ["maxview", "compare", SUGGESTED, "--case", record.case]
     if record.case in find_unfit([record.case], load_target(load_comparison(SUGGESTED).target)):
         compare += ["--target", MORE_DEVICES]
-    return [*compare, *(["--until-decided"] if record.verdict == "unknown" and not record.has_died else [])]
+    compare += ["--until-decided"] if record.verdict == "unknown" and not record.has_died else []
+    return make_step(record, "stand-in", [*compare, *place])

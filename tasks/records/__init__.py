@@ -80,6 +80,7 @@ from tasks.records.log_reading import (
     UnreadLine,
     Wait,
 )
+from tasks.records.next_step import NextStep
 from tasks.records.observation import Observation, Root, TensorComparison
 from tasks.records.plan import (
     CodeVersion,

@@ -6,6 +6,8 @@ baseline or the candidate.
 
 from typing import Literal
 
+from pydantic import computed_field, model_validator
+
 from configs.schema import Frozen
 from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
 from tasks.records.compared_checkpoints import CheckpointDifference
@@ -13,6 +15,7 @@ from tasks.records.compiled import ProgramComparison
 from tasks.records.explanation import Explanation
 from tasks.records.function import FunctionComparison
 from tasks.records.log_reading import Coverage, Environment, Stall
+from tasks.records.next_step import NextStep, read_older_command
 from tasks.records.plan import CodeVersion, Commit
 from tasks.records.program_times import ProgramTimes
 from tasks.records.run_end import LogError, RunEnd
@@ -184,7 +187,7 @@ class ComparisonRecord(Frozen):
     divergence: FirstDivergence | None = None  # None: no step differs
     curves: tuple[Curve, ...] = ()
     stalls: dict[str, tuple[Stall, ...]] = {}  # arm -> stalls
-    next_command: str = ""  # the command to type next; empty: none
+    next_step: NextStep | None = None  # the most useful step after this; None: none
     parities: tuple[Parity, ...] = ()  # the loss first
     times: tuple[TimeAccount, ...] = ()  # one account per run with enough step times, or that died and has dates
     equal_by_construction: str = ""  # why the arms' times cannot differ; empty: they can
@@ -197,6 +200,14 @@ class ComparisonRecord(Frozen):
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
     function: FunctionComparison | None = None  # both steps in float64; None if not tried
     explanation: Explanation | None = None  # causes of the difference; None if not examined
+
+    _older = model_validator(mode="before")(read_older_command)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def next_command(self) -> str:
+        """The command to type next; empty: none."""
+        return self.next_step.command if self.next_step is not None else ""
 
     def commit_in_clone(self, arm: ArmSummary) -> str | None:
         """Return the SHA of an arm's commit, and of a working tree that of its HEAD, which the user's clone has."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BeforeValidator, ValidationError
 
 from configs.comparison import MAX_REPEATS, Arm, Comparison, find, list_names, load_comparison, load_target
 from configs.errors import ConfigError, Problems
@@ -30,9 +30,16 @@ from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 
 FOLDER = "nightly"  # in the store
-BISECTED = ": bisected, which commit: "  # in a line of NightRecord.changes, between the cell and the headline
 ALL = "all"  # in place of a case's name: every case
 COUNTED = ("regressed", "changed", "failed")  # outcomes of a cell that make its night bad
+
+
+type Outcome = Verdict | Literal["failed", "died"]
+
+
+def name_cell(comparison: str, case: str, owner: str) -> str:
+    """Return the name of a cell: `linen-vs-nnx 01_base (anna)`."""
+    return f"{comparison} {case}" + (f" ({owner})" if owner else "")
 
 
 class NightCell(Frozen):
@@ -49,7 +56,7 @@ class NightCell(Frozen):
     @property
     def title(self) -> str:
         """The comparison, the case and its owner, if any: `linen-vs-nnx 01_base (anna)`."""
-        return f"{self.comparison} {self.case}" + (f" ({self.owner})" if self.owner else "")
+        return name_cell(self.comparison, self.case, self.owner)
 
 
 class NightPlan(Frozen):
@@ -79,7 +86,7 @@ class CellResult(Frozen):
     seconds: float = 0.0  # duration
 
     @property
-    def word(self) -> Verdict | Literal["failed", "died"]:
+    def word(self) -> Outcome:
         """The outcome as pages and messages show it."""
         return "died" if self.died else self.outcome
 
@@ -89,6 +96,41 @@ class CellResult(Frozen):
         return self.outcome in COUNTED and not self.cell.quarantine
 
 
+class NightChange(Frozen):
+    """A change since the previous night: of a cell's outcome, or the commit that a bisection found."""
+
+    kind: Literal["outcome", "bisected", "as stored"]  # "as stored": `text` is the line of an older version
+    comparison: str = ""
+    case: str = ""
+    owner: str = ""
+    outcome: Outcome | None = None  # of the cell; None for a bisection
+    before: Outcome | None = None  # None: the cell is new
+    text: str  # the headline of the comparison or of the bisection
+
+    @property
+    def cell(self) -> str:
+        """The comparison, the case and its owner, if any: `linen-vs-nnx 01_base (anna)`."""
+        return name_cell(self.comparison, self.case, self.owner)
+
+    @property
+    def line(self) -> str:
+        """The change in one line, for messages."""
+        if self.kind == "as stored":
+            return self.text
+        if self.kind == "bisected":
+            return f"{self.cell}: bisected, which commit: {self.text}"
+        return f"{self.cell}: {self.outcome}, {f'was {self.before}' if self.before else 'is new'}: {self.text}"
+
+
+def read_older_line(value: Any) -> Any:
+    """Return a change's data; the lines that older versions stored become changes of the kind `as stored`."""
+    return {"kind": "as stored", "text": value} if isinstance(value, str) else value
+
+
+# a change, also from a record in which it is a line
+type StoredChange = Annotated[NightChange, BeforeValidator(read_older_line)]
+
+
 class NightRecord(Frozen):
     """A finished night: every cell's result, and the changes since the previous night on the same target."""
 
@@ -96,7 +138,7 @@ class NightRecord(Frozen):
     results: tuple[CellResult, ...]
     ended: str  # ISO 8601
     before: str | None = None  # the id of the previous night; None: there was none
-    changes: tuple[str, ...] = ()  # lines of `find_changes`, then lines of `tell_culprit`
+    changes: tuple[StoredChange, ...] = ()  # of outcomes, then the commits that bisections found
 
     @property
     def bad(self) -> tuple[CellResult, ...]:
@@ -257,11 +299,11 @@ def _look_up(spec: Comparison, item: NightlyComparison, arm: Arm, name: str) -> 
 
 
 def finish_night(
-    plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
+    plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[NightChange] = ()
 ) -> NightRecord:
     """Write the night's record to the store, which marks the night as finished; return the record.
 
-    found: lines of `tell_culprit`.
+    found: results of `name_culprit`.
     """
     before = find_night_before(plan, store)
     record = NightRecord(
@@ -302,15 +344,15 @@ def find_new_regressions(plan: NightPlan, results: Sequence[CellResult], store: 
     return found
 
 
-def tell_culprit(cell: NightCell, headline: str) -> str:
-    """Return the line about a bisection's culprit; it begins with the cell, like the lines of `find_changes`."""
-    return f"{cell.title}{BISECTED}{headline}"
+def name_culprit(cell: NightCell, headline: str) -> NightChange:
+    """Return the change of a cell whose cause a bisection looked for. headline: of the bisection."""
+    return NightChange(kind="bisected", comparison=cell.comparison, case=cell.case, owner=cell.owner, text=headline)
 
 
-def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Iterator[str]:
-    """Yield one line per cell whose outcome changed since the previous night and is or was bad (in COUNTED).
+def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Iterator[NightChange]:
+    """Yield a change per cell whose outcome changed since the previous night and is or was bad (in COUNTED).
 
-    A cell without an earlier result gets a line if its outcome is bad. Leaves out quarantined cells.
+    A cell without an earlier result has a change if its outcome is bad. Leaves out quarantined cells.
     """
     known: Mapping[tuple[str, str], CellResult] = {(r.cell.comparison, r.cell.case): r for r in before}
     for result in now:
@@ -319,8 +361,15 @@ def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Ite
         if cell.quarantine or (earlier is not None and result.word == earlier.word):
             continue
         if result.outcome in COUNTED or (earlier is not None and earlier.outcome in COUNTED):
-            came = f"was {earlier.word}" if earlier is not None else "is new"
-            yield f"{cell.title}: {result.word}, {came}: {result.headline}"
+            yield NightChange(
+                kind="outcome",
+                comparison=cell.comparison,
+                case=cell.case,
+                owner=cell.owner,
+                outcome=result.word,
+                before=earlier.word if earlier is not None else None,
+                text=result.headline,
+            )
 
 
 def read_records(store: Store) -> Iterator[NightRecord]:

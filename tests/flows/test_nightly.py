@@ -52,7 +52,7 @@ def test_two_nights_of_a_custom_trainer(maxview: Maxview, custom_trainer: Callab
     assert (code, result.outcome, result.cell.arms.aa) == (1, "regressed", False)
     assert len(list(tmp_path.glob("out/runs/*"))) == 3  # the first night's commit is not trained again
     [change] = record.changes
-    assert change.startswith("mine 01_base: regressed, was ")
+    assert change.line.startswith("mine 01_base: regressed, was ")
 
 
 NIGHTLY = """\
@@ -97,14 +97,14 @@ def test_a_night_with_bisect_auto_names_the_commit_that_dies(
     git("init", "-q", "-b", "main")
     commit("start", PRINTS)
     first, _ = night()
-    assert not any("bisected" in change for change in first.changes)
+    assert not any(change.kind == "bisected" for change in first.changes)
     commit("touch", PRINTS.replace("TOUCHED = 0", "TOUCHED = 1"))
     broken = PRINTS + 'raise RuntimeError("planted")\n'
     commit("break it", broken)
     commit("touch again", broken.replace("TOUCHED = 0", "TOUCHED = 2"))
     second, reported = night()
-    (culprit,) = [change for change in second.changes if "bisected" in change]
-    assert '"break it" is the first commit at which 01_base died: RuntimeError: planted' in culprit
+    (culprit,) = [change for change in second.changes if change.kind == "bisected"]
+    assert '"break it" is the first commit at which 01_base died: RuntimeError: planted' in culprit.text
     assert "## Bisected" in reported
     assert "is the first commit at which" in reported
     assert "is the first commit at which" in night_message(second)

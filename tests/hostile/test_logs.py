@@ -22,7 +22,7 @@ from tasks.launch.logs import LogLine, watch
 from tasks.publish.markdown.artifacts import summary_description, summary_markdown, table_rows
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.terminal.report import print_comparison
-from tasks.records import ComparisonRecord
+from tasks.records import ComparisonRecord, NextStep
 from tasks.scrape import LogFormatError, scrape
 from tasks.scrape.wrappings.unpack import unpack
 from tasks.store import open_store
@@ -74,7 +74,9 @@ def test_progress_lines_are_text(logs: tuple[Path, Path], find_acting: Callable[
 
 
 def test_prefects_markdown_contains_no_links_or_mentions(compared: ComparisonRecord, acting: tuple[str, ...]) -> None:
-    spoilt = compared.model_copy(update={"headline": " ".join(acting), "next_command": " ".join(acting)})
+    spoilt = compared.model_copy(
+        update={"headline": " ".join(acting), "next_step": NextStep(kind="by hand", argv=tuple(acting))}
+    )
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     for text in (summary_markdown(spoilt), summary_description(spoilt)):
         assert "window.owned" in text

@@ -145,9 +145,9 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
     """
     from tasks.diff.assemble_case import assemble_case
     from tasks.diff.compare_case import compare_case
+    from tasks.diff.suggested_commands import add_next
     from tasks.extensions.history.prior import read_past
     from tasks.ingest.run_record import adopt_run
-    from tasks.publish.content.suggested_commands import add_next
     from tasks.publish.site.comparison_pages import publish_comparison
 
     pages = []

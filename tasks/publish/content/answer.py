@@ -1,35 +1,24 @@
-"""Writes the texts at the top of a comparison's page: title, summary, certainty, and the next step with its cost.
+"""Writes the texts at the top of a comparison's page: title, summary and certainty.
 
-The next command is `ComparisonRecord.next_command`, which the user is to type. An arm is one of the two compared
-versions.
+An arm is one of the two compared versions.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from configs.schema import Frozen
-from tasks.diff.compare_logs import INGEST
-from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration
-from tasks.diff.metric_rows import NOT_JUDGED
+from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
+from tasks.diff.next_step import find_deciding_row
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
-from tasks.metrics.time_metrics import STEP_TIME
-from tasks.publish.content.effects import draw_effects
-from tasks.publish.content.verdict_words import FIXES, first_clauses, threshold_text
+from tasks.publish.content.verdict_words import first_clauses, threshold_text
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
 NAMED = 4  # largest number of rows, or of metrics, in a list of the summary
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # a stack frame in a traceback
-COMMANDS = {
-    "compare": "This command trains both arms of this case",
-    "bisect": "This command trains commits between the two until it finds the first one that changed this",
-    "explain": "This command finds out why the two differ",
-    "preflight": "This command compiles both arms for a TPU slice, without one: would they differ there?",
-    "less": "This command shows why the compiler failed",
-}  # subcommand of maxview, or `less` -> sentence about its effect
 # metric -> the curve that shows it
 CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
 
@@ -42,39 +31,18 @@ class Answer(Frozen):
     sure: str  # how certain the verdict is; may be empty
     row: MetricDiff | None  # the row that decides the verdict; None if an arm died or no row decides
     curve: str  # id of the figure that is drawn first; empty without `row`
-    first: str  # a step to take before the next command; empty if there is none
-    does: str  # the effect of the next command, and its duration if known
 
 
 def answer_of(record: ComparisonRecord) -> Answer:
     """Return the texts at the top of a comparison's page."""
-    row = None if record.has_died else find_deciding_row(record, draw_effects(record.rows))
-    does, cost = describe_command(record, row), tell_cost(record, row)
+    row = None if record.has_died else find_deciding_row(record)
     return Answer(
         title=shorten_title(visible(record.headline)),
         sentence=sum_up(record),
         sure=tell_certainty(record, row),
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
-        first=advise(record, row),
-        does=f"{does} ({cost})" if does and cost else does,
     )
-
-
-def find_deciding_row(record: ComparisonRecord, effects: Iterable[str]) -> MetricDiff | None:
-    """Return the row that decides the verdict: a row of this verdict or, if there is none, any other judged row.
-
-    Rows with an allowed difference do not count; None if no other row is judged. effects: the metrics whose effect is
-    drawn. Their rows are preferred, then the step time, then rows that MaxView lacks.
-    """
-    drawn = set(effects)
-    judged = [row for row in record.rows if row.verdict != NOT_JUDGED and not row.allowed]
-    same_word = [row for row in judged if row.verdict == record.verdict] or judged
-
-    def rank(row: MetricDiff) -> tuple[bool, bool, bool]:
-        return row.metric not in drawn, row.metric != STEP_TIME.name, row.group == "maxview"
-
-    return min(same_word, key=rank, default=None)
 
 
 def shorten_title(headline: str) -> str:
@@ -159,79 +127,6 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
         f"Likely: by these two runs the difference is at least {least}, and up to {allowed} would not matter. "
         "One run of each cannot show whether something else disturbed one of them; a repeat can."
     )
-
-
-def tell_cost(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the duration of the next command in words, estimated from this comparison's runs; empty if unknown."""
-    seconds, command = sum(account.total_s for account in record.times), f"{record.next_command} "
-    if not command.startswith(f"maxview compare {record.comparison} "):
-        return ""  # the command starts other runs, of unknown duration
-    if row is not None and row.cost_text and "--until-decided" in command:
-        return f"takes {row.cost_text} in all"
-    if not seconds:
-        return ""
-    if "--case all" in command:
-        return f"takes about {show_duration(seconds)} per case"
-    if f"--case {record.case} " not in command:
-        return ""
-    if repeats := re.search(r"--repeats (\d+) ", command):
-        done = len(record.baseline.runs)
-        return f"takes about {show_duration(seconds / done * (int(repeats[1]) - done))}"
-    return f"takes about {show_duration(seconds)}{' a round' if '--until-decided' in command else ''}"
-
-
-def describe_command(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the effect of the next command, often with the question that it answers; empty if unknown."""
-    command = record.next_command
-    effect = row.effect_text.partition(" (")[0] if row is not None else ""
-    question = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
-    if command.startswith("maxview ingest "):
-        is_certain = row is not None and _is_certain(row)
-        return "Then this command reads the new logs" if is_certain else f"Then this command reads all logs: {question}"
-    if command.startswith("maxview compare ") and not command.startswith(f"maxview compare {record.comparison} "):
-        return "Meanwhile this command trains the case here with a small model: do Linen and NNX differ there, too?"
-    if record.has_died and command.startswith("maxview compare "):
-        return "Then this command continues the run that died from its last checkpoint, and reuses the others"
-    if "--case all" in command:
-        return "This command trains both arms of every case: do they differ anywhere else?"
-    if "--interleave" in command:
-        return f"This command lets both programs take turns for longer, and trains nothing: {question}"
-    if "--until-decided" in command:
-        return f"This command repeats both arms as often as it takes: {question}"
-    if "--repeats" in command:
-        return f"This command repeats both arms: {question}"
-    return COMMANDS.get(command.removeprefix("maxview ").partition(" ")[0], "")
-
-
-def advise(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the step to take by hand, before the next command if there is one; empty if no such step is needed."""
-    command = record.next_command
-    dead = next((arm for arm in (record.candidate, record.baseline) if arm.has_died), None)
-    is_ours = command.startswith(f"maxview compare {record.comparison} ")
-    if dead is not None:
-        fix = FIXES[dead.cause_of_death.kind] if dead.cause_of_death else "Find out why it ended."
-        return fix if is_ours or not command else f"{fix} With this fix, run it again and replace its log."
-    is_read = command.startswith("maxview ingest ") and row is not None and _is_certain(row)
-    if is_read or (not command and record.verdict in ("regressed", "changed")):
-        left, right = map(record.commit_in_clone, (record.baseline, record.candidate))
-        edited = record.code.get(record.candidate.name)
-        if edited is not None and edited.changed:
-            return "If this is not intended, find its cause among the uncommitted changes" + (
-                f", and the commits between the two: git log {left}...{right}" if left != right else "."
-            )
-        between = f"the commits between the two: git log {left}...{right}" if left and right and left != right else ""
-        return f"If this is not intended, find its cause among {between or 'the differences that are listed here.'}"
-    is_blocked = any(finding.effect == "blocks" for finding in record.findings)
-    if is_blocked and not is_ours and record.comparison == INGEST:
-        return "Run both again so that only the change differs between them, and replace these logs with the new ones."
-    if is_ours or not command.startswith(("maxview ingest ", "maxview compare ")):
-        return ""
-    return "Run both again, and put the new logs beside the old ones of each side."
-
-
-def _is_certain(row: MetricDiff) -> bool:
-    """Return whether the row differs in values that were read, not estimated from noisy times."""
-    return row.verdict in ("regressed", "changed") and row.effect_low is None
 
 
 def find_frame(lines: Sequence[str]) -> str:

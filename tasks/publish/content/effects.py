@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from configs.schema import Frozen
+from tasks.diff.next_step import has_scale
 from tasks.records import MetricDiff
 
 WIDTH = 150.0  # px of an axis, whose middle is no change
@@ -27,7 +28,7 @@ class EffectLine(Frozen):
 
 def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, EffectLine]:
     """Return metric → drawn effect, for the rows with an effect, a threshold, a baseline and a better direction."""
-    drawn = [row for row in rows if row.effect is not None and row.threshold and row.baseline and row.better != "equal"]
+    drawn = [row for row in rows if has_scale(row)]
     furthest = max((abs(end) / _threshold(row) for row in drawn for end in _effect_and_ends(row)), default=0.0)
     reach = min(max(MIN_REACH, furthest), MAX_REACH)
     return {row.metric: _draw(row, reach) for row in drawn}

@@ -76,23 +76,6 @@ AGAIN: dict[DeathKind, str] = {
     "other": "Not known: the cause is of no known kind.",
 }
 
-# kind of death -> step to take before the next run
-FIXES: dict[DeathKind, str] = {
-    "not_implemented": "Implement it, or run this arm without the setting that needs it.",
-    "device_oom": "Find the memory that the other arm does not need, or give both arms more remat or devices.",
-    "host_oom": "Use a host with more memory.",
-    "preempted": "Nothing has to be mended.",
-    "nan": "Find the step at which the loss stops being finite.",
-    "shape_mismatch": "Mend the shapes or shardings that the error names.",
-    "disk_full": "Make room on the disk.",
-    "storage": "Check that the storage answers.",
-    "configuration": "Correct the setting that the error names.",
-    "timeout": "Look for other work on the machine, or raise the time limit.",
-    "killed": "Find out who or what killed it.",
-    "cut_off": "Find out why its log ends.",
-    "other": "Mend the cause that the log names.",
-}
-
 GROUPS: dict[Literal["maxview", "ours"], str] = {
     "maxview": "MaxView's rows",
     "ours": "Beyond MaxView",

@@ -74,8 +74,8 @@ def summary_markdown(record: ComparisonRecord) -> str:
         *([f"**How sure is that?** {_md(answer.sure)}"] if answer.sure else []),
         *_deaths(record),
         *(
-            [f"**What to do next**: {_md(f'{answer.first} {answer.does}'.strip())}"]
-            if answer.first + answer.does
+            [f"**What to do next**: {_md(record.next_step.sentence)}"]
+            if record.next_step is not None and record.next_step.sentence
             else []
         ),
         *([_code(record.next_command)] if record.next_command else []),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
 from tasks.publish.markdown.artifacts import draw_table, escape_markdown
 from tasks.records.text import shorten, visible
-from tasks.resolve.plan_night import BISECTED, CellResult, NightRecord
+from tasks.resolve.plan_night import CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"  # name of the Prefect event of a night with changes
 MARKER = "<!-- maxview:{} -->"  # hidden first line of a comment, to find and update it
@@ -53,7 +53,7 @@ def night_message(record: NightRecord) -> str:
     """Return the changes since the previous night as text for Slack; empty without changes."""
     if not record.changes:
         return ""
-    lines = [shorten(visible(line), MAX_HEADLINE_LENGTH) for line in record.changes[:MAX_LINES]]
+    lines = [shorten(visible(change.line), MAX_HEADLINE_LENGTH) for change in record.changes[:MAX_LINES]]
     more = len(record.changes) - len(lines)
     rest = [f"… and {more} more"] if more > 0 else []
     # Slack's three control characters are escaped below
@@ -77,9 +77,9 @@ def _facts(record: NightRecord) -> str:
 
 def _culprits(record: NightRecord) -> list[str]:
     lines = [
-        f"- {escape_markdown(cell)}: {escape_markdown(shorten(found, MAX_HEADLINE_LENGTH))}"
-        for cell, is_bisected, found in (change.partition(BISECTED) for change in record.changes)
-        if is_bisected
+        f"- {escape_markdown(change.cell)}: {escape_markdown(shorten(change.text, MAX_HEADLINE_LENGTH))}"
+        for change in record.changes
+        if change.kind == "bisected"
     ]
     return ["## Bisected", "\n".join(lines)] if lines else []
 

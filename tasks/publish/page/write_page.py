@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jinja2 import Environment
 
+from tasks.diff.suggested_commands import repeat_command
 from tasks.publish.content import verdict_words
 from tasks.publish.content.answer import answer_of, find_frame
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
@@ -19,7 +20,6 @@ from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
 from tasks.publish.content.save_timeline import draw_lives
-from tasks.publish.content.suggested_commands import repeat_command
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts, show_seconds
 from tasks.publish.page.curve_data import list_marks, write_figures

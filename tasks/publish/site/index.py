@@ -23,7 +23,7 @@ from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.markdown.night import night_headline
 from tasks.records import ComparisonRecord, Verdict
 from tasks.records.text import shorten, visible
-from tasks.resolve.plan_night import NightRecord, read_records
+from tasks.resolve.plan_night import NightRecord, StoredChange, read_records
 from tasks.store import Store, StoreError
 
 PAGE = "index.html"
@@ -172,7 +172,7 @@ class IndexedNight(Frozen):
     ended: str  # ISO 8601
     headline: str
     cells: tuple[IndexedCell, ...]
-    changes: tuple[str, ...] = ()  # sentences about the changes since the previous night on the same target
+    changes: tuple[StoredChange, ...] = ()  # the changes since the previous night on the same target
 
 
 class StoreIndex(PackedResults):

@@ -50,7 +50,7 @@ from tasks.publish.site.index_files import (
     write_pairs,
 )
 from tasks.records import ComparisonRecord
-from tasks.resolve.plan_night import BISECTED, NightRecord
+from tasks.resolve.plan_night import NightRecord
 from tasks.store import Store, write_atomically
 from tasks.store.mirror import out_option
 
@@ -266,9 +266,8 @@ def _why(item: IndexedComparison) -> str:
 
 
 def _other_changes(night: IndexedNight) -> list[str]:
-    """Return the changes that are not about the result of a cell, such as the commit that a bisection found."""
-    cells = tuple(f"{cell.comparison} {cell.case}" for cell in night.cells)
-    return [change for change in night.changes if not change.startswith(cells) or BISECTED in change]
+    """Return lines about the changes that are not about the result of a cell, such as the commit of a bisection."""
+    return [change.line for change in night.changes if change.kind != "outcome"]
 
 
 def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:

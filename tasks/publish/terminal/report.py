@@ -67,9 +67,8 @@ def print_comparison(
     for name, text in {"page": page, "link": link}.items():
         if text:
             console.print(Text(f"{name}: {visible(os.fspath(text))}"), soft_wrap=True)
-    answer = answer_of(record)
-    if to_do := " ".join(filter(None, (answer.first, answer.does))):
-        console.print(Text(f"to do: {visible(to_do)}"))
+    if record.next_step is not None and record.next_step.sentence:
+        console.print(Text(f"to do: {visible(record.next_step.sentence)}"))
     if record.next_command:
         console.print(Text(f"next: {visible(as_typed(record.next_command))}", style="bold"), soft_wrap=True)
 

@@ -29,6 +29,7 @@ from tasks.records import (
     Source,
     Stall,
 )
+from tests.tasks.publish.conftest import make_row, page_000, page_002, record_000, record_002  # noqa: F401  # fixtures
 
 type MakeRun = Callable[..., RunRecord]
 

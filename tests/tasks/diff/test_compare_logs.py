@@ -14,7 +14,6 @@ import zstandard
 from flows.cli.app import call
 from tasks.diff.compare_logs import LogArguments, archive, compare_pair, suggest_next
 from tasks.ingest.given_logs import assign_sides, open_arms, read_pair
-from tasks.publish.content.answer import answer_of
 from tasks.records import ComparisonRecord, Environment, RunRecord, Verdict
 from tasks.scrape import LogFormatError
 from tasks.store import Store
@@ -348,9 +347,10 @@ def test_linen_and_nnx_are_trained_here_and_other_logs_are_read_again(
         for side, name in zip(("baseline", "candidate"), names, strict=True)
     }
     again = ["maxview", "ingest"]
-    words = suggest_next(record.model_copy(update={"verdict": verdict} | sides), again)
+    step = suggest_next(record.model_copy(update={"verdict": verdict} | sides), again, [])
+    words = list(step.argv) if step is not None else []
     assert words == (["maxview", "compare", "linen-vs-nnx", *shlex.split(trains)] if trains else again)
-    assert suggest_next(record.model_copy(update={"verdict": "same"}), again) == []  # nothing is unknown
+    assert suggest_next(record.model_copy(update={"verdict": "same"}), again, []) is None  # nothing is unknown
 
 
 def test_logs_that_cannot_be_compared_ask_for_no_repeat(
@@ -363,8 +363,8 @@ def test_logs_that_cannot_be_compared_ask_for_no_repeat(
     runs = [make_run(arm, losses=curve, reading=loud) for arm, curve in arms]
     record = compare(*runs).model_copy(update={"comparison": "ingest"})
     assert record.headline.startswith("not comparable: ")
-    assert suggest_next(record, ["maxview", "ingest"]) == []
-    assert answer_of(record).first.startswith("Run both again so that only the change differs")
+    step = suggest_next(record, ["maxview", "ingest"], [])
+    assert (step and step.kind, step and step.argv) == ("by hand", ())
     assert {"step_time_s", "loss_per_step"} <= {row.metric for row in record.rows if row.verdict == "unknown"}
     for row in record.rows:
         assert (row.runs_wanted, row.cost_text) == (None, "")
@@ -391,7 +391,9 @@ def test_a_settled_difference_of_logs_is_not_read_again(
     record = compare_pair(records_of(paths, tmp_path), case="logs", aa=False)
     rows = tuple(row.model_copy(update={"evidence": evidence}) for row in record.rows)
     assert record.verdict == "changed"
-    assert suggest_next(record.model_copy(update={"rows": rows}), ["maxview"]) == again
+    step = suggest_next(record.model_copy(update={"rows": rows}), ["maxview"], [])
+    assert step is not None
+    assert list(step.argv) == again
 
 
 def test_the_command_after_logs_runs_and_gives_the_same_verdict(

@@ -20,6 +20,7 @@ from tasks.records import (
     Floor,
     LogError,
     MetricDiff,
+    NextStep,
     Problem,
     Source,
 )
@@ -281,7 +282,7 @@ def spoil(record: ComparisonRecord, text: str) -> ComparisonRecord:
     return record.model_copy(
         update={
             **dict.fromkeys(("comparison", "case", "target", "created", "question", "headline", "id"), text),
-            "next_command": text,
+            "next_step": NextStep(kind="by hand", argv=(text,), purpose=text, cost=text),
             "checkpoints": CheckpointDifference(
                 step=0,
                 path=text,

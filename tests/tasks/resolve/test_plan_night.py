@@ -18,8 +18,8 @@ from tasks.resolve.plan_night import (
     find_changes,
     find_new_regressions,
     finish_night,
+    name_culprit,
     plan_night,
-    tell_culprit,
 )
 from tasks.resolve.plans import Request, resolve
 from tasks.store import Store, StoreError, open_store
@@ -179,7 +179,7 @@ def test_only_changed_outcomes_are_reported() -> None:
         result("g", "same"),
         result("h", "regressed").model_copy(update={"died": True}),
     ]
-    assert list(find_changes(before, now)) == [
+    assert [change.line for change in find_changes(before, now)] == [
         "c b (bob): regressed, was same: why",
         "c c: same, was failed: why",
         "c e: failed, is new: why",
@@ -200,10 +200,10 @@ def test_only_new_regressions_between_two_commits_are_bisected(
     outcomes = ["same", "regressed", *["unknown"] * (len(cells) - 2)]
     results = [CellResult(cell=cell, outcome=word, headline="h") for cell, word in zip(cells, outcomes, strict=True)]  # type: ignore[arg-type]
     assert [one.cell.case for one in find_new_regressions(night, results, store)] == [cells[1].case]
-    line = tell_culprit(cells[1], "1b5e4eb5a is the first commit")
-    record = finish_night(night, results, store, [line])
-    assert record.changes[-1] == line
-    assert line.startswith(f"main-vs-branch {cells[1].case}: ")
+    found = name_culprit(cells[1], "1b5e4eb5a is the first commit")
+    record = finish_night(night, results, store, [found])
+    assert record.changes[-1] == found
+    assert found.line.startswith(f"main-vs-branch {cells[1].case}: ")
     # a regression of the night before is not reported again
     tomorrow = plan(date(2026, 11, 24))
     again = [one.model_copy(update={"cell": one.cell.model_copy(update={"arms": cells[1].arms})}) for one in results]

@@ -16,7 +16,7 @@ from markdown_it.token import Token
 from tasks.publish.content.chart import draw_changes, draw_curve
 from tasks.publish.content.verdict_words import difference_text
 from tasks.publish.markdown.artifacts import artifact_key, summary_description, summary_markdown, table_rows
-from tasks.records import ComparisonRecord, Curve, MetricDiff
+from tasks.records import ComparisonRecord, Curve, MetricDiff, NextStep
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -156,7 +156,7 @@ def test_hostile_text_is_text_in_the_summary(record_002: ComparisonRecord, hosti
             "case": hostile,
             "findings": findings,
             "rows": rows,
-            "next_command": hostile,
+            "next_step": NextStep(kind="by hand", argv=(hostile,), purpose=hostile),
             "candidate": record_002.candidate.model_copy(update={"label": hostile}),
         }
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tasks.publish.markdown.night import comment_markdown, night_headline, night_markdown, night_message
-from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.resolve.plan_night import CellResult, NightCell, NightChange, NightPlan, NightRecord
 
 EVIL = "<script>alert(1)</script>|`x`\n# not a heading [a](https://evil.example) @channel <!channel>"
 
@@ -62,7 +62,10 @@ def test_the_headline_is_one_line(outcomes: tuple[str, str], headline: str) -> N
 
 
 def test_external_text_stays_text() -> None:
-    record = night(result(EVIL, EVIL, "failed", EVIL, owner="@alice", quarantine=""), changes=(EVIL,))
+    record = night(
+        result(EVIL, EVIL, "failed", EVIL, owner="@alice", quarantine=""),
+        changes=(NightChange(kind="as stored", text=EVIL),),
+    )
     shown = comment_markdown(record)
     assert "<script>" not in shown
     assert not re.search(r"(?<!\\)\]\(", shown)
@@ -77,7 +80,7 @@ def test_external_text_stays_text() -> None:
 
 def test_a_message_is_sent_only_for_changes_and_has_limited_length() -> None:
     assert night_message(RECORD) == ""
-    many = night(changes=tuple(f"c {n}: regressed" for n in range(300)))
+    many = night(changes=tuple(NightChange(kind="as stored", text=f"c {n}: regressed") for n in range(300)))
     text = night_message(many)
     assert text.endswith("… and 280 more")
     assert len(text) < 8000

@@ -30,7 +30,7 @@ from tasks.publish.site.index_page import (
     render_not_found,
     update_index,
 )
-from tasks.records import Commit, ComparisonRecord
+from tasks.records import Commit, ComparisonRecord, NextStep
 from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.services.site_server import make_server
 from tasks.store import Store
@@ -49,7 +49,11 @@ type Visit = Callable[..., Any]
 @pytest.fixture
 def address(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> str:
     # its arms cannot be compared, so that it offers no command of its own
-    record = record_002.model_copy(update={"next_command": "maxview compare linen-vs-nnx --case 03_dropout"})
+    record = record_002.model_copy(
+        update={
+            "next_step": NextStep(kind="train", argv=("maxview", "compare", "linen-vs-nnx", "--case", "03_dropout"))
+        }
+    )
     return write_page(record, tmp_path, log_lines=logs_002).as_uri()
 
 

@@ -42,7 +42,7 @@ from tasks.publish.site.index_page import (
     update_index,
 )
 from tasks.records import ComparisonRecord
-from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord, find_changes
+from tasks.resolve.plan_night import CellResult, NightCell, NightChange, NightPlan, NightRecord, find_changes
 from tasks.store import Store, StoreError, open_store
 
 WRITERS, EACH = 4, 3
@@ -256,7 +256,7 @@ def test_a_change_links_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
     (result,) = done.results
     cell = result.cell.model_copy(update={"owner": "a team"})
     owned = result.model_copy(update={"cell": cell, "died": True})
-    changes = (*find_changes((), [owned]), "told otherwise")
+    changes = (*find_changes((), [owned]), NightChange(kind="as stored", text="told otherwise"))
     update_index(store, add_nights([done.model_copy(update={"results": (owned,), "changes": changes})]))
     page = (store.path / PAGE).read_text()
     reported = re.search(r'<ul class="changes">(.*?)</ul>', page, re.DOTALL)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tasks.publish.content.verdict_words import difference_text
 from tasks.publish.terminal.report import print_comparison
-from tasks.records import ComparisonRecord, MetricDiff
+from tasks.records import ComparisonRecord, MetricDiff, NextStep
 
 
 def report(record: ComparisonRecord, width: int = 80, colour: bool = False, page: str | None = "out/index.html") -> str:
@@ -56,11 +56,14 @@ def test_the_verdict_comes_first_and_the_next_command_last(record_002: Compariso
     assert flat("\n".join(lines[1:3])).startswith(record_002.headline)
     assert "page: out/index.html" in lines
     assert record_002.next_command == ""  # the two cannot be compared: other logs are needed
-    lines = report(record_002.model_copy(update={"comparison": "ingest"})).strip().splitlines()
     assert flat("\n".join(lines[-3:])).endswith(
         "Run both again so that only the change differs between them, and replace these logs with the new ones."
     )
-    lines = report(record_002.model_copy(update={"next_command": "maxview history"})).strip().splitlines()
+    lines = (
+        report(record_002.model_copy(update={"next_step": NextStep(kind="by hand", argv=("maxview", "history"))}))
+        .strip()
+        .splitlines()
+    )
     assert lines[-1] == "next: maxview history"
 
 
@@ -75,7 +78,14 @@ def test_it_says_how_sure_the_verdict_is(record_000: ComparisonRecord, record_00
 def test_a_path_and_a_command_are_one_line_each(record_002: ComparisonRecord) -> None:
     """A line break inside a command would split it when it is pasted."""
     command = f"maxview compare linen-vs-nnx --out {'/a-long-folder' * 6} --until-decided"
-    lines = report(record_002.model_copy(update={"next_command": command}), page="o/" * 60).strip().splitlines()
+    lines = (
+        report(
+            record_002.model_copy(update={"next_step": NextStep(kind="until decided", argv=tuple(command.split()))}),
+            page="o/" * 60,
+        )
+        .strip()
+        .splitlines()
+    )
     assert [line for line in lines if line.startswith(("page: ", "next: "))] == [
         f"page: {'o/' * 60}",
         f"next: {command}",

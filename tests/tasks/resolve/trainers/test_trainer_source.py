@@ -16,11 +16,11 @@ from configs.read import CONFIG_ROOT
 from tasks.diff.arms import ArmRuns
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.floors import floors_of
+from tasks.diff.suggested_commands import options_of_arms
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
 from tasks.launch.logs import watch
-from tasks.publish.content.suggested_commands import options_of_arms
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.plans import Request, resolve

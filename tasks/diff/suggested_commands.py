@@ -1,4 +1,4 @@
-"""Writes the commands in a report of a comparison: the most useful next command, and a command that repeats it.
+"""Finds the most useful step after a comparison of trained or compiled runs, and a command that repeats it.
 
 An arm is one of the two compared versions.
 """
@@ -12,9 +12,10 @@ from configs.comparison import list_names, load_comparison, load_target
 from configs.load import COMMAND_LINE
 from tasks.diff.compare_logs import options_of
 from tasks.diff.decide import MIN_REPEATS, ONE_RUN
+from tasks.diff.next_step import make_step
 from tasks.diff.program_time_rows import longer_limit
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
-from tasks.records import ComparisonRecord, RunPlan, RunRecord
+from tasks.records import ComparisonRecord, NextStep, RunPlan, RunRecord
 from tasks.resolve.arm_config import find_unfit
 from tasks.store.mirror import name_store, out_option
 
@@ -23,23 +24,26 @@ CONTRADICTIONS = ("same-log", "log-disagrees", "repeated-steps")  # findings abo
 
 
 def add_next(record: ComparisonRecord, runs: Sequence[RunRecord], *, cases: int) -> ComparisonRecord:
-    """Return the comparison of these runs with its next command; `cases`: the number of cases compared together."""
-    command = suggest_next(record, _plans_of_arms(record, runs), cases=cases)
-    return record.model_copy(update={"next_command": shlex.join(command)})
+    """Return the comparison of these runs with its next step; `cases`: the number of cases compared together."""
+    step = suggest_next(record, _plans_of_arms(record, runs), cases=cases)
+    return record.model_copy(update={"next_step": step})
 
 
 def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]) -> ComparisonRecord:
-    """Return the comparison of two compiled steps with its next command: train both, or read an unfit arm's log."""
+    """Return the comparison of two compiled steps with its next step: train both, or read an unfit arm's log."""
     unfit = record.programs.unfit if record.programs else ()
     failed = [run.log for run in compiles if run.arm in unfit]
     plans = _plans_of_arms(record, compiles)
     train = ["maxview", "compare", record.comparison, "--case", record.case, "--target", plans[0].target]
-    words = ["less", failed[0]] if failed else [*train, *options_of_plan(plans[0]), *options_of_arms(plans)]
-    return record.model_copy(update={"next_command": shlex.join(words)})
+    if failed:
+        step = make_step(record, "read the log", ["less", failed[0]])
+    else:
+        step = make_step(record, "train", [*train, *options_of_plan(plans[0]), *options_of_arms(plans)])
+    return record.model_copy(update={"next_step": step})
 
 
 def add_next_of_experiments(record: ComparisonRecord, plans: Sequence[RunPlan]) -> ComparisonRecord:
-    """Return the comparison of two programs with its next command: longer turns if they did not decide, else train."""
+    """Return the comparison of two programs with its next step: longer turns if they did not decide, else train."""
     train = ["maxview", "compare", record.comparison, "--case", record.case, "--target", plans[0].target]
     longer = _longer_turns(record)
     words = [
@@ -48,7 +52,7 @@ def add_next_of_experiments(record: ComparisonRecord, plans: Sequence[RunPlan]) 
         *options_of_plan(plans[0]),
         *options_of_arms(plans),
     ]
-    return record.model_copy(update={"next_command": shlex.join(words)})
+    return record.model_copy(update={"next_step": make_step(record, "interleave" if longer else "train", words)})
 
 
 def _plans_of_arms(record: ComparisonRecord, runs: Sequence[RunRecord]) -> list[RunPlan]:
@@ -57,8 +61,8 @@ def _plans_of_arms(record: ComparisonRecord, runs: Sequence[RunRecord]) -> list[
     return [plans[arm.name] for arm in (record.baseline, record.candidate)]
 
 
-def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: int) -> list[str]:
-    """Return the most useful command after this verdict; empty if no command gives more information.
+def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: int) -> NextStep | None:
+    """Return the most useful step after this verdict; its command is empty if no command gives more information.
 
     plans: one per arm; the command repeats their options. cases: the number of cases compared together. If
     the target has run all cases that fit, suggest the cases for more devices, then a compile for a TPU slice.
@@ -66,39 +70,43 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     place, same = load_target(record.target), [*options_of_plan(plans[0]), *options_of_arms(plans)]
     compare, options = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
     if record.has_died:  # this trains only the arm that died, from its last checkpoint
-        return [*compare, "--case", record.case, *options]
+        return make_step(record, "resume", [*compare, "--case", record.case, *options])
     blocking = [finding.kind for finding in record.findings if finding.effect == "blocks"]
     if blocking and blocking[0] in CONTRADICTIONS:
-        return [*compare, "--case", record.case, *options, "--fresh"]
+        return make_step(record, "again", [*compare, "--case", record.case, *options, "--fresh"])
     if blocking:
         if any(plan.backend != "local" for plan in plans):
-            return []
+            return make_step(record, "by hand")
         store = Path(plans[0].directory).parent.parent
-        return ["maxview", "explain", str(store / "comparisons" / record.comparison / record.case / record.id)]
+        folder = store / "comparisons" / record.comparison / record.case / record.id
+        return make_step(record, "explain", ["maxview", "explain", str(folder)])
     if bisect := offer_bisection(record, plans):
-        return bisect
+        return make_step(record, "bisect", bisect)
     timed = [row.evidence for row in record.rows if row.level and row.verdict == record.verdict]
     if record.verdict in ("regressed", "improved") and ONE_RUN in timed:
-        return [*compare, "--case", record.case, *options, "--repeats", str(MIN_REPEATS)]
+        words = [*compare, "--case", record.case, *options, "--repeats", str(MIN_REPEATS)]
+        return make_step(record, "repeat", words, runs=MIN_REPEATS)
     if record.verdict == "unknown":
         if more := _longer_turns(record):
-            return [*compare, "--case", record.case, *options, *more]
+            return make_step(record, "interleave", [*compare, "--case", record.case, *options, *more])
         # not --repeats: the number would be a guess, because new runs change the estimate of the noise
-        return [*compare, "--case", record.case, *options, "--until-decided"]
+        return make_step(record, "until decided", [*compare, "--case", record.case, *options, "--until-decided"])
     if any(plan.trainer == "command" for plan in plans):  # a custom command supports its comparison's cases only
-        return [*compare, *options] if cases < len(load_comparison(record.comparison).cases) else []
+        has_more = cases < len(load_comparison(record.comparison).cases)
+        return make_step(record, "other cases", [*compare, *options]) if has_more else make_step(record, "by hand")
     every = list_names("cases")
     unfit = list(find_unfit(every, place)) if cases > 1 else []  # not for one case: this reads every case
     if cases < len(every) - len(unfit):
-        return [*compare, "--case", "all", *options]
+        return make_step(record, "every case", [*compare, "--case", "all", *options])
     for target in map(load_target, list_names("targets")):
         fit = [case for case in unfit if case not in find_unfit(unfit, target)]
         if fit and target.trains_here and target.platform == "cpu":  # JAX emulates any number of devices on a CPU
-            return [*compare, *(word for case in fit for word in ("--case", case)), "--target", target.name, *same]
+            words = [*compare, *(word for case in fit for word in ("--case", case)), "--target", target.name, *same]
+            return make_step(record, "other cases", words)
     # libtpu compiles for TPUs
     if place.topology is None and all("libtpu" in plan.versions and not plan.aa for plan in plans):
-        return ["maxview", "preflight", record.comparison, "--case", record.case, *same]
-    return []
+        return make_step(record, "preflight", ["maxview", "preflight", record.comparison, "--case", record.case, *same])
+    return make_step(record, "by hand")
 
 
 def _longer_turns(record: ComparisonRecord) -> list[str]:
@@ -141,7 +149,7 @@ def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candida
         return ""
     plans = [run.plan for run in (baseline, candidate) if run.plan is not None]
     if len(plans) < 2:
-        if record.next_command.startswith("maxview ingest "):
+        if record.next_step is not None and record.next_step.kind == "logs":
             return ""
         logs = ["--baseline", *record.baseline.logs, "--candidate", *record.candidate.logs]
         place = out_option(record.baseline.logs[0].rpartition("/runs/")[0])

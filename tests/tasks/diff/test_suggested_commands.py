@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from configs.comparison import list_names
-from tasks.publish.content.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
-from tasks.records import CodeVersion, Commit, ComparisonRecord, ProgramTimes, RunPlan
+from tasks.diff.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
+from tasks.records import CodeVersion, Commit, ComparisonRecord, NextStep, ProgramTimes, RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.store import Store
 
@@ -23,7 +23,11 @@ def next_after(
     plans = resolve(Request(comparison="linen-vs-nnx", target=record.target), out)[:2]
     versions = {"libtpu": "0.0.50"} if libtpu else {}
     plans = [plan.model_copy(update={"versions": versions}) for plan in plans]
-    return shlex.join(suggest_next(record.model_copy(update={"baseline": baseline}), plans, cases=cases))
+    return command_of(suggest_next(record.model_copy(update={"baseline": baseline}), plans, cases=cases))
+
+
+def command_of(step: NextStep | None) -> str:
+    return step.command if step is not None else ""
 
 
 def test_without_a_difference_it_suggests_the_other_cases(record_002: ComparisonRecord, tmp_path: Path) -> None:
@@ -52,7 +56,7 @@ def test_a_custom_command_is_suggested_only_for_cases_with_placeholders(
         update={"findings": (), "verdict": "same", "comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
     )
     plans = [plan_of(tmp_path).model_copy(update={"trainer": "command"})] * 2
-    assert suggest_next(record, plans, cases=1) == []  # all cases of its comparison
+    assert command_of(suggest_next(record, plans, cases=1)) == ""  # all cases of its comparison
 
 
 def test_an_incomparable_result_suggests_an_explanation(record_002: ComparisonRecord, tmp_path: Path) -> None:
@@ -135,7 +139,7 @@ def test_a_regression_between_two_refs_with_several_commits_suggests_a_bisection
     facts: dict[str, Any] = {"comparison": "main-vs-branch", "case": "01_base", "target": "cpu", "findings": ()}
     regressed = record_002.model_copy(update=facts | {"verdict": "regressed"})
     between = regressed.model_copy(update={"commits": {regressed.candidate.name: commits}})
-    words = shlex.join(suggest_next(between, plans, cases=1))
+    words = command_of(suggest_next(between, plans, cases=1))
     assert words.startswith(
         "maxview bisect main-vs-branch --good aaaaaaaaa --bad bbbbbbbbb --case 01_base --target cpu"
     )
@@ -146,11 +150,13 @@ def test_a_regression_between_two_refs_with_several_commits_suggests_a_bisection
     )
     tree = CodeVersion(name="x + 1 changed file", sha="b" * 40, subject="", changed=("a",))
     edited = plans[0], plans[1].model_copy(update={"version": tree, "ref": tree.name})
-    words = suggest_next(between, edited, cases=1)  # a bisection sees commits only, and the name cannot be typed
+    words = shlex.split(
+        command_of(suggest_next(between, edited, cases=1))
+    )  # a bisection sees commits only, and the name cannot be typed
     assert "bisect" not in words
     assert words[words.index("--branch") + 1] == "bbbbbbbbb"
     for record in (alone, same, diverged):  # one commit is the culprit; nothing regressed; no commits are known
-        assert "bisect" not in suggest_next(record, plans, cases=1)
+        assert "bisect" not in command_of(suggest_next(record, plans, cases=1))
 
 
 def planned(out: Path, **changes: Any) -> Any:
@@ -179,13 +185,13 @@ def test_branches_become_commits_and_all_options_are_kept(
 
 def test_logs_are_passed_again(record_002: ComparisonRecord) -> None:
     gone = SimpleNamespace(plan=None)
-    logged = record_002.model_copy(update={"target": "as logged", "next_command": ""})
+    logged = record_002.model_copy(update={"target": "as logged", "next_step": None})
     command = repeat_command(logged, gone, gone)  # type: ignore[arg-type]
     logs = ["--baseline", *record_002.baseline.logs, "--candidate", *record_002.candidate.logs]
     store = str(Path(record_002.baseline.logs[0]).parent.parent.parent)
     assert shlex.split(command) == ["maxview", "ingest", *logs, "--case", "03_dropout", "--out", store]
     assert repeat_command(logged, None, None) == ""
-    next_one = logged.model_copy(update={"next_command": command})
+    next_one = logged.model_copy(update={"next_step": NextStep(kind="logs", argv=tuple(shlex.split(command)))})
     assert repeat_command(next_one, gone, gone) == ""  # type: ignore[arg-type] # the page has it already
 
 

@@ -1,0 +1,130 @@
+"""Turns a verdict and the command that follows it into the next step: its purpose, question and duration in words.
+
+An arm is one of the two compared versions.
+"""
+
+from collections.abc import Sequence
+
+from tasks.diff.decide import show_duration
+from tasks.diff.metric_rows import NOT_JUDGED
+from tasks.metrics.time_metrics import STEP_TIME
+from tasks.records import ComparisonRecord, MetricDiff, NextStep
+from tasks.records.next_step import StepKind
+from tasks.records.run_end import DeathKind
+
+# kind of death -> step to take before the next run
+FIXES: dict[DeathKind, str] = {
+    "not_implemented": "Implement it, or run this arm without the setting that needs it.",
+    "device_oom": "Find the memory that the other arm does not need, or give both arms more remat or devices.",
+    "host_oom": "Use a host with more memory.",
+    "preempted": "Nothing has to be mended.",
+    "nan": "Find the step at which the loss stops being finite.",
+    "shape_mismatch": "Mend the shapes or shardings that the error names.",
+    "disk_full": "Make room on the disk.",
+    "storage": "Check that the storage answers.",
+    "configuration": "Correct the setting that the error names.",
+    "timeout": "Look for other work on the machine, or raise the time limit.",
+    "killed": "Find out who or what killed it.",
+    "cut_off": "Find out why its log ends.",
+    "other": "Mend the cause that the log names.",
+}
+
+# effect of the command; a step that asks a question ends with a colon
+PURPOSES: dict[StepKind, str] = {
+    "resume": "Then this command continues the run that died from its last checkpoint, and reuses the others",
+    "again": "This command trains both arms of this case",
+    "train": "This command trains both arms of this case",
+    "repeat": "This command repeats both arms:",
+    "until decided": "This command repeats both arms as often as it takes:",
+    "interleave": "This command lets both programs take turns for longer, and trains nothing:",
+    "every case": "This command trains both arms of every case: do they differ anywhere else?",
+    "other cases": "This command trains both arms of this case",
+    "logs": "Then this command reads all logs:",
+    "stand-in": "Meanwhile this command trains the case here with a small model: do Linen and NNX differ there, too?",
+    "bisect": "This command trains commits between the two until it finds the first one that changed this",
+    "explain": "This command finds out why the two differ",
+    "preflight": "This command compiles both arms for a TPU slice, without one: would they differ there?",
+    "read the log": "This command shows why the compiler failed",
+    "by hand": "",
+    "as stored": "",
+}
+
+
+def make_step(record: ComparisonRecord, kind: StepKind, argv: Sequence[str] = (), *, runs: int = 0) -> NextStep | None:
+    """Return the step with its purpose and its cost; None if there is nothing to do.
+
+    runs: of `repeat`, the number of runs per arm that the command ends with.
+    """
+    row = None if record.has_died else find_deciding_row(record)
+    does = PURPOSES[kind]
+    if kind == "logs" and _is_certain(row):
+        does = "Then this command reads the new logs"
+    if does.endswith(":"):
+        effect = row.effect_text.partition(" (")[0] if row is not None else ""
+        does += f" does {effect} hold?" if effect and record.verdict != "unknown" else " is there a difference?"
+    purpose = " ".join(filter(None, (_advise(record, kind, row), does)))
+    if not argv and not purpose:
+        return None
+    return NextStep(kind=kind, argv=tuple(argv), purpose=purpose, cost=_tell_cost(record, kind, row, runs))
+
+
+def has_scale(row: MetricDiff) -> bool:
+    """Return whether the row's effect can be drawn beside its threshold."""
+    return row.effect is not None and bool(row.threshold) and bool(row.baseline) and row.better != "equal"
+
+
+def find_deciding_row(record: ComparisonRecord) -> MetricDiff | None:
+    """Return the row that decides the verdict: a row of this verdict or, if there is none, any other judged row.
+
+    Rows with an allowed difference do not count; None if no other row is judged. Rows that `has_scale` accepts are
+    preferred, then the step time, then rows that MaxView lacks.
+    """
+    judged = [row for row in record.rows if row.verdict != NOT_JUDGED and not row.allowed]
+    same_word = [row for row in judged if row.verdict == record.verdict] or judged
+
+    def rank(row: MetricDiff) -> tuple[bool, bool, bool]:
+        return not has_scale(row), row.metric != STEP_TIME.name, row.group == "maxview"
+
+    return min(same_word, key=rank, default=None)
+
+
+def _tell_cost(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None, runs: int) -> str:
+    """Return the duration of the command in words, estimated from this comparison's runs; empty if unknown."""
+    seconds = sum(account.total_s for account in record.times)
+    if kind == "until decided" and row is not None and row.cost_text:
+        return f"takes {row.cost_text} in all"
+    done = len(record.baseline.runs)
+    per_command = {"resume": 1.0, "again": 1.0, "until decided": 1.0, "every case": 1.0, "repeat": runs / done - 1}
+    if not seconds or kind not in per_command:
+        return ""
+    unit = {"until decided": " a round", "every case": " per case"}.get(kind, "")
+    return f"takes about {show_duration(seconds * per_command[kind])}{unit}"
+
+
+def _advise(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None) -> str:
+    """Return the step to take by hand, before the next command if there is one; empty if no such step is needed."""
+    dead = next((arm for arm in (record.candidate, record.baseline) if arm.has_died), None)
+    of_logs = kind in ("logs", "stand-in", "by hand")
+    if dead is not None:
+        fix = FIXES[dead.cause_of_death.kind] if dead.cause_of_death else "Find out why it ended."
+        return f"{fix} With this fix, run it again and replace its log." if of_logs else fix
+    is_blocked = any(finding.effect == "blocks" for finding in record.findings)
+    if (kind == "logs" and _is_certain(row)) or (kind == "by hand" and record.verdict in ("regressed", "changed")):
+        left, right = map(record.commit_in_clone, (record.baseline, record.candidate))
+        edited = record.code.get(record.candidate.name)
+        between = f"the commits between the two: git log {left}...{right}" if left and right and left != right else ""
+        if edited is not None and edited.changed:
+            place = f"the uncommitted changes{f', and {between}' if between else '.'}"
+        else:
+            place = between or "the differences that are listed here."
+        return f"If this is not intended, find its cause among {place}"
+    if is_blocked and of_logs:
+        return "Run both again so that only the change differs between them, and replace these logs with the new ones."
+    if kind in ("logs", "stand-in"):
+        return "Run both again, and put the new logs beside the old ones of each side."
+    return ""
+
+
+def _is_certain(row: MetricDiff | None) -> bool:
+    """Return whether the row differs in values that were read, not estimated from noisy times."""
+    return row is not None and row.verdict in ("regressed", "changed") and row.effect_low is None

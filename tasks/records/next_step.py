@@ -1,0 +1,53 @@
+"""The record of the most useful step after a comparison."""
+
+import shlex
+from typing import Any, Literal
+
+from configs.schema import Frozen
+
+StepKind = Literal[
+    "resume",  # continue the run that died
+    "again",  # train both arms again, without their kept runs
+    "train",  # train both arms after only their programs were compared
+    "repeat",
+    "until decided",
+    "interleave",  # longer turns of both programs
+    "every case",
+    "other cases",  # the cases that need another target
+    "logs",  # read given logs again, with further ones
+    "stand-in",  # train the case of given logs on this machine
+    "bisect",
+    "explain",
+    "preflight",
+    "read the log",
+    "by hand",  # no command helps
+    "as stored",  # older versions stored the command alone
+]
+
+
+class NextStep(Frozen):
+    """The most useful step after a verdict."""
+
+    kind: StepKind
+    argv: tuple[str, ...] = ()  # words of the command to type; empty: none
+    purpose: str = ""  # what has to be done before by hand, and what the command does, in sentences
+    cost: str = ""  # duration of the command in words; empty: unknown
+
+    @property
+    def command(self) -> str:
+        """The command as shell text; empty without one."""
+        return shlex.join(self.argv)
+
+    @property
+    def sentence(self) -> str:
+        """The purpose with the cost in brackets."""
+        return f"{self.purpose} ({self.cost})" if self.purpose and self.cost else self.purpose
+
+
+def read_older_command(value: Any) -> Any:
+    """Return a record's data with `next_step` in place of `next_command`, which older versions stored alone."""
+    if not isinstance(value, dict) or "next_command" not in value:
+        return value
+    rest = {name: item for name, item in value.items() if name != "next_command"}
+    command = value["next_command"]
+    return {"next_step": {"kind": "as stored", "argv": shlex.split(command)} if command else None} | rest

@@ -1,0 +1,95 @@
+"""The next step: the row that it follows from, its purpose, and the duration of its command."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tasks.diff.next_step import FIXES, find_deciding_row, has_scale, make_step
+from tasks.publish.content.verdict_words import AGAIN
+from tasks.records import ComparisonRecord, MetricDiff, NextStep, TimeAccount
+from tasks.records.next_step import StepKind
+from tasks.records.run_end import DEATH_WORDS
+
+type MakeRow = Callable[..., MetricDiff]
+
+
+def test_the_deciding_row_has_the_overall_verdict(record_002: ComparisonRecord) -> None:
+    better = tuple(
+        row.model_copy(update={"verdict": "improved"}) if row.verdict == "regressed" else row for row in record_002.rows
+    )
+    for word, rows in (("unknown", record_002.rows), ("regressed", record_002.rows), ("improved", better)):
+        row = find_deciding_row(record_002.model_copy(update={"verdict": word, "rows": rows}))
+        assert row is not None
+        assert row.verdict == word
+
+
+def test_a_row_with_a_drawable_interval_comes_first(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    rows = [make_row(name, name, ("1", "1", "0"), "unknown", "", better="lower") for name in ("a", "step_time_s", "b")]
+    scaled = rows[2].model_copy(update={"effect": 0.0, "threshold": 0.1})
+    assert has_scale(scaled)
+    for given, metric in ((rows, "step_time_s"), ([*rows[:2], scaled], "b")):
+        found = find_deciding_row(record_002.model_copy(update={"rows": tuple(given)}))
+        assert found is not None
+        assert found.metric == metric
+
+
+def test_every_class_of_death_says_whether_a_repeat_helps() -> None:
+    assert AGAIN.keys() == FIXES.keys() == DEATH_WORDS.keys()
+
+
+def made(record: ComparisonRecord, kind: StepKind, *argv: str, runs: int = 0) -> NextStep:
+    step = make_step(record, kind, argv or ("maxview",), runs=runs)
+    assert step is not None
+    return step
+
+
+def test_the_duration_follows_from_the_runs(record_002: ComparisonRecord) -> None:
+    account = TimeAccount(arm=record_002.baseline.name, run_name="r", total_s=1800.0, parts=())
+    timed = record_002.model_copy(update={"times": (account, account)})
+    costs = {kind: made(timed, kind, runs=3).cost for kind in ("resume", "repeat", "every case", "logs", "bisect")}
+    assert costs["resume"] == "takes about 60 minutes"
+    assert costs["repeat"] == "takes about 2.0 hours"  # two more runs of each
+    assert costs["every case"] == "takes about 60 minutes per case"
+    assert costs["logs"] == costs["bisect"] == ""  # these start other runs, or none
+
+
+def test_a_command_states_its_purpose(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    row = make_row("step_time_s", "Step time", ("1", "1.2", "0.2"), "regressed", "", effect=0.25)
+    row = row.model_copy(update={"effect_text": "+24.6 % (+22.1 … +27.0)", "effect_low": 0.22, "effect_high": 0.27})
+    settled = record_002.model_copy(update={"verdict": "regressed", "rows": (row,), "findings": ()})
+    assert made(settled, "repeat", runs=3).purpose == "This command repeats both arms: does +24.6 % hold?"
+
+
+@pytest.mark.parametrize(
+    ("kind", "does"),
+    [("logs", "Then this command reads all logs: is there a"), ("stand-in", "Meanwhile this command trains the case")],
+)
+def test_given_logs_need_new_runs_before_the_command(
+    record_000: ComparisonRecord, record_002: ComparisonRecord, kind: StepKind, does: str
+) -> None:
+    assert made(record_000, kind).purpose.startswith("Implement it")  # the error is "not implemented"
+    assert f"With this fix, run it again and replace its log. {does}" in made(record_000, kind).purpose
+    assert any(finding.effect == "blocks" for finding in record_002.findings)
+    assert made(record_002, kind).purpose.startswith("Run both again so that only the change differs between them")
+
+
+def test_a_settled_difference_says_where_its_cause_is(record_002: ComparisonRecord) -> None:
+    settled = record_002.model_copy(update={"verdict": "changed"})
+    sides = {"baseline": "a" * 9, "candidate": "b" * 9}
+    arms = {side: getattr(settled, side).model_copy(update={"commit": sha}) for side, sha in sides.items()}
+    named, one_commit = (make_step(one, "by hand") for one in (settled.model_copy(update=arms), settled))
+    assert named is not None
+    assert named.purpose.endswith("git log aaaaaaaaa...bbbbbbbbb")
+    assert one_commit is not None
+    assert one_commit.purpose.endswith("the differences that are listed here.")
+    assert make_step(settled.model_copy(update={"verdict": "same", "findings": ()}), "by hand") is None
+
+
+def test_a_record_of_an_older_version_keeps_its_command(record_002: ComparisonRecord) -> None:
+    data = record_002.model_dump(mode="json")
+    older = {name: item for name, item in data.items() if name != "next_step"}
+    read = ComparisonRecord.model_validate(older | {"next_command": "maxview compare a --set 'x=1 2'"})
+    assert read.next_step == NextStep(kind="as stored", argv=("maxview", "compare", "a", "--set", "x=1 2"))
+    assert read.next_command == "maxview compare a --set 'x=1 2'"
+    assert ComparisonRecord.model_validate(older | {"next_command": ""}).next_step is None
+    assert ComparisonRecord.model_validate(data) == record_002
