@@ -31,7 +31,7 @@ from benchmarks.verdict_power import Rng, Values
 from benchmarks.verdict_regimes import REGIMES
 from tasks.diff.program_time_rows import STATED
 from tasks.experiments.inside.paired_times import Interval, Rule, interval_at, is_decided, looks, ratio_of
-from tasks.experiments.interleave import START
+from tasks.experiments.run_inside import START
 
 CHANCE = 0.01
 RULE = Rule(CHANCE, log1p(STATED.relative or 0.0), log1p(STATED.least or 0.0))

@@ -5,6 +5,7 @@ An arm is one of the two compared versions of a trainer, a case a model with its
 
 import time
 from collections.abc import Generator, Sequence
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -46,7 +47,7 @@ from tasks.records.observation import LOG, PROGRAM
 from tasks.resolve.blessed import blessed_runs
 from tasks.resolve.options import Experiment
 from tasks.resolve.plans import Request, resolve
-from tasks.services.events import EVENTS, Comparing
+from tasks.services.events import EVENTS, Comparing, Progressed
 from tasks.services.outage import outlast, unless_away
 from tasks.store import Store
 from tasks.verify.verification import verify_saved
@@ -185,6 +186,10 @@ def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanati
     return found
 
 
+def _report(case: str, text: str) -> None:
+    EVENTS.put(Progressed(case, text))
+
+
 @task(name="interleave", task_run_name="interleave the programs of {runs.case}", cache_policy=NO_CACHE)
 def interleave_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, limits: TurnLimits, store: Store) -> ProgramTimes:
     """Measure the step times of both plans' programs in turns. Starts both trainers for a few steps.
@@ -192,7 +197,8 @@ def interleave_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, limits: Turn
     Reuses the stored result of the same comparison.
     """
     directory = store.comparison(runs.comparison, runs.case, case_id(runs))
-    found = interleave(plans, (plans[0].arm, plans[1].arm), Path(directory.path) / FOLDER, limits)
+    say = partial(_report, runs.case)
+    found = interleave(plans, (plans[0].arm, plans[1].arm), Path(directory.path) / FOLDER, limits, say=say)
     get_run_logger().info("%s", found.problem or found.wall)
     return found
 
@@ -206,6 +212,7 @@ def experiments_step(
     Raises ValueError if a step cannot be recorded, because nothing can then be compared.
     """
     case, names = plans[0], (plans[0].arm, plans[1].arm)
+    say = partial(_report, case.case)
     folder = Path(store.comparison(case.comparison, case.case, experiments_id(plans)).path) / FOLDER
     observations = record_arms(plans, (folder / SIDES[0], folder / SIDES[1]))
     if problem := name_problem(observations, names):
@@ -216,13 +223,13 @@ def experiments_step(
     get_run_logger().info("%s", program.sentence)
     turns = None
     if "time" in only and program.answer != "same text":
-        turns = interleave(plans, names, folder, limits)
+        turns = interleave(plans, names, folder, limits, say=say)
         get_run_logger().info("%s", turns.problem or turns.wall)
     function = None
     if "function" in only and program.answer != "same text":
         small, stands_for = find_stand_ins(request, case.case, plans, store.path)
         place = folder / ("function" if stands_for else "")
-        function = compare_functions(small, names, place, stands_for=stands_for)
+        function = compare_functions(small, names, place, stands_for=stands_for, say=say)
         get_run_logger().info("%s", function.sentence)
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
     found = Experiments(
@@ -241,7 +248,8 @@ def compare_functions_step(request: Request, runs: CaseRuns, store: Store) -> Fu
     plans, stands_for = find_stand_ins(request, runs.case, given, store.path)
     directory = store.comparison(runs.comparison, runs.case, case_id(runs))
     folder = Path(directory.path) / FOLDER / ("function" if stands_for else "")
-    found = compare_functions(plans, (plans[0].arm, plans[1].arm), folder, stands_for=stands_for)
+    say = partial(_report, runs.case)
+    found = compare_functions(plans, (plans[0].arm, plans[1].arm), folder, stands_for=stands_for, say=say)
     get_run_logger().info("%s", found.sentence)
     return found
 

@@ -43,6 +43,7 @@ from tasks.services.events import (
     Launched,
     Logged,
     Planned,
+    Progressed,
     Replanned,
     Reused,
     Stopping,
@@ -127,6 +128,8 @@ class LiveView:
                     self.console.print(escape(why), soft_wrap=True)
             case Explaining(case, text):
                 self.console.print(escape(f"{case}: {text}"), soft_wrap=True)
+            case Progressed(case, text):
+                self._progressed(case, text)
             case Troubled(text):
                 self.console.print(plain(text), style="red", soft_wrap=True)
             case Compared(record, page, _):
@@ -235,6 +238,13 @@ class LiveView:
         self._progress.update(self._rows[name], completed=done // MIB, total=total // MIB)
         if done >= total:
             self._progress.stop_task(self._rows[name])
+
+    def _progressed(self, case: str, text: str) -> None:
+        name = f"{case} experiment"
+        if name not in self._rows:
+            self._rows[name] = self._progress.add_task(escape(name), total=None, note="")
+        self._progress.update(self._rows[name], note=plain(text))
+        self._print_without_terminal(f"{case}: {text}")
 
     def _verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:
         for proof in proofs:

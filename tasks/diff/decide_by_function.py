@@ -71,11 +71,16 @@ def measure_distance(curves: MetricParity, band: RoundingBand | None) -> float:
     """
     if band is None:
         return inf
+    allowed = rounding_of_loss(band, curves.unit)
     gaps = curves.sides[1].mean(axis=0) - curves.sides[0].mean(axis=0)
-    allowed = hypot(band.rms, PRINTED * curves.unit, LAST_BITS * abs(band.loss))
     scaled = gaps / np.maximum(1.0, (np.arange(len(gaps)) + 1) / band.steps)
     windows = [scaled[begin : begin + band.steps] for begin in range(0, len(scaled), band.steps)]
     return float(max(_rms(window) * min(1.0, (len(window) / band.steps) ** 0.5) for window in windows) / allowed)
+
+
+def rounding_of_loss(band: RoundingBand, unit: float = 0.0) -> float:
+    """Return how far rounding makes the losses part, in units of the loss. unit: of the printed losses; 0: exact."""
+    return hypot(band.rms, PRINTED * unit, LAST_BITS * abs(band.loss))
 
 
 def _rms(values: NDArray[np.float64]) -> float:
@@ -108,13 +113,13 @@ def rounding_row(arms: Arms, function: FunctionComparison | None) -> MetricDiff 
         return None
     shown = min(function.rounding, key=lambda one: ORDER.index(one.quantity) if one.quantity in ORDER else len(ORDER))
     decision = _decide_rounding(function)
-    worst = _find_worse(function)
+    worst = name_worse_rounding(function)
     shown = worst if worst is not None and decision.verdict == "regressed" else shown
     cells = [Measured(value=100 * value, text=f"{100 * value:.2g} %") for value in (shown.baseline, shown.candidate)]
     return make_row(ROUNDING, (cells[0], cells[1]), arms, decision)
 
 
-def _find_worse(function: FunctionComparison) -> RoundingError | None:
+def name_worse_rounding(function: FunctionComparison) -> RoundingError | None:
     """Return the quantity, else the gradient, whose rounding error grew beyond its limit; None if none did."""
     beyond = [one for one in function.rounding if one.quantity == "gradients" and one.ratio > WORSE_QUANTITY]
     worst = function.worst_gradient
@@ -128,7 +133,7 @@ def _decide_rounding(function: FunctionComparison) -> Decision:
     text = f"×{WORSE_QUANTITY:g}"
     if function.answer != "same":
         return not_judged(f"the arms compute other functions, so their rounding is no measure: {shown}")
-    if (worse := _find_worse(function)) is not None:
+    if (worse := name_worse_rounding(function)) is not None:
         name = worse.quantity if worse.quantity == "gradients" else f"the gradient of {worse.quantity}"
         said = (
             f"rounding error of {name} {100 * worse.baseline:.2g} % → {100 * worse.candidate:.2g} %, ×{worse.ratio:.1f}"

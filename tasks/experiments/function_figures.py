@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import exp, hypot, log, sqrt
 from typing import Any
 
+from tasks.diff.decide_by_function import CURVE_LIMIT, rounding_of_loss
 from tasks.records.function import (
     FunctionComparison,
+    FunctionPower,
     ResultGap,
     RoundingBand,
     RoundingError,
@@ -18,6 +20,7 @@ from tasks.records.text import counted
 SAME = 1e-12  # largest relative difference of equal functions in float64; measured up to 3e-15 after three steps
 SMALL = 1e-7  # smaller differences usually come from one constant in a narrow type
 GROUP_SHARE = 0.01  # share of the size of a group (all gradients) that counts as size of each of its arrays
+LONGER = 0.01  # share by which the updates of the chain "longer" are longer; as inside/compare_function.py
 LEAST_METRIC = 1e-3  # size of a smaller metric: auxiliary losses that are 0 in exact arithmetic
 MIN_SIZE = 256  # values of a gradient whose rounding error is compared alone; of fewer values it is an accident
 MAX_GAPS = 12
@@ -62,6 +65,7 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
         rounding=tuple(_rounding(states)),
         worst_gradient=_worst_gradient(states),
         band=_band(measured.get("curves", {})),
+        power=_power(measured),
         **facts,
     )
     return found.model_copy(update={"sentence": _say(found, changed)})
@@ -156,12 +160,15 @@ def _relative(rows: Sequence[Row]) -> tuple[float, float] | None:
 
 
 def _worst_gradient(states: Sequence[tuple[str, Sequence[Row]]]) -> RoundingError | None:
-    """Return the gradient whose rounding error grew by the largest factor, on average over the states."""
+    """Return the gradient whose rounding error grew by the largest factor, on average over the states.
+
+    Of stacked layers each layer has its own gradient: beside many layers, one that rounds worse would not show.
+    """
     errors: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for state, rows in states:
         if state in STATES_FROM_EQUAL_ARGUMENTS:
-            for row in rows:
-                if _is_gradient(row) and row["size"] >= MIN_SIZE and (error := _relative([row])) and min(error) > 0:
+            for row in (part for array in rows if _is_gradient(array) for part in _layers_of(array)):
+                if row["size"] >= MIN_SIZE and (error := _relative([row])) and min(error) > 0:
                     errors[row["meaning"].removeprefix(FIRST_MOMENT)].append(error)
     means = {
         name: tuple(exp(sum(log(error[side]) for error in found) / len(found)) for side in (0, 1))
@@ -171,6 +178,17 @@ def _worst_gradient(states: Sequence[tuple[str, Sequence[Row]]]) -> RoundingErro
         return None
     name = max(means, key=lambda name: means[name][1] / means[name][0])
     return RoundingError(quantity=name, baseline=means[name][0], candidate=means[name][1])
+
+
+def _layers_of(row: Row) -> Iterable[Row]:
+    """Yield a row for each layer of an array that stacks layers; else the row itself."""
+    layers = row.get("layers")
+    if layers is None:
+        yield row
+        return
+    size = row["size"] // len(layers["norm"])
+    for n, (norm, *rounding) in enumerate(zip(layers["norm"], *layers["rounding"], strict=True)):
+        yield {"meaning": f"{row['meaning']}, layer {n}", "size": size, "norm": norm, "rounding": rounding}
 
 
 def _band(curves: Mapping[str, Sequence[float]]) -> RoundingBand | None:
@@ -186,6 +204,20 @@ def _band(curves: Mapping[str, Sequence[float]]) -> RoundingBand | None:
     )
 
 
+def _power(measured: Mapping[str, Any]) -> FunctionPower | None:
+    """Return the power of float64 and of the losses, for a change of the length of all updates."""
+    updates = measured.get("updates", ())
+    whole = hypot(*(one["norm"] or 0.0 for one in updates))
+    found = [SAME * (one["norm"] + GROUP_SHARE * whole) / one["update"] for one in updates if one["update"]]
+    if not found:
+        return None
+    curves = measured.get("curves", {})
+    band, longer = _band(curves), curves.get("longer")
+    shift = _rms(curves["baseline"], longer) if longer else 0.0
+    loss = LONGER * CURVE_LIMIT * rounding_of_loss(band) / shift if band and shift else None
+    return FunctionPower(float64=min(found), loss=loss)
+
+
 def _rms(left: Sequence[float], right: Sequence[float]) -> float:
     gaps = [b - a for a, b in zip(left, right, strict=True)]
     return sqrt(sum(gap**2 for gap in gaps) / len(gaps))
@@ -195,13 +227,23 @@ def _width(kind: str) -> int:
     return next((n for n, name in enumerate(NARROW) if kind.startswith(name)), len(NARROW))
 
 
+def _say_power(power: FunctionPower | None) -> str:
+    """Return the smallest change of the learning rate that would have been found, as text."""
+    if power is None:
+        return ""
+    alone = "" if power.loss is None else f", by the loss alone one of {show_share(power.loss)}"
+    return f"; a change of the learning rate by {show_share(power.float64)} would have been found{alone}"
+
+
 def _say(found: FunctionComparison, changed: str) -> str:
     kind = f" ({found.type})" if found.type else ""
     as_run = f"; as run they differ by up to {show_share(found.as_run)}{kind}" if found.as_run else ""
     if found.answer == "same":
         steps = counted(len(found.states), "step")
         equal = f"equal to {found.gap:.1g}" if found.gap else "equal in every bit"
-        return f"same function: {found.results} results of {steps} are {equal} in float64{as_run}"
+        return (
+            f"same function: {found.results} results of {steps} are {equal} in float64{as_run}{_say_power(found.power)}"
+        )
     if not found.gaps:
         return f"another function: {changed} differs"
     worst = found.gaps[0]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from math import expm1, log1p
@@ -15,11 +14,11 @@ from configs.verdict_rules import VerdictRules
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.program_time_rows import STATED, tolerance_of_program
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
+from tasks.experiments.run_inside import Say, run_inside
 from tasks.launch.local.process_group import build_environment
 from tasks.records import Observation, ProgramTimes, RunPlan, RunRecord, TimeRatio
 from tasks.store.json_records import dump_json, load_json, read_document
 
-START = Path(__file__).parent / "inside" / "start.py"
 SETTINGS, RESULT, OUTPUT = "turns-settings.json", "turns.json", "turns.log"
 LIMIT_S = 60.0
 WIDEST = 50.0  # logarithm of the largest ratio; prevents an overflow
@@ -63,11 +62,12 @@ def interleave(
     limits: TurnLimits,
     *,
     recordings: Both[Path] | None = None,
+    say: Say = lambda text: None,
 ) -> ProgramTimes:
     """Return the difference of the programs' step times; with a `problem` if they cannot be measured.
 
     plans: of both arms, on this machine. The result stays in `folder`; a result of the same recordings and limits is
-    reused. recordings: folders of the recorded steps; None: below `folder`.
+    reused. recordings: folders of the recorded steps; None: below `folder`. say: called with each line of progress.
     """
     recordings = recordings or (folder / SIDES[0], folder / SIDES[1])
     elsewhere = next((plan for plan in plans if plan.backend != "local"), None)
@@ -79,7 +79,7 @@ def interleave(
         return ProgramTimes(problem=problem)
     if problem := _name_obstacle(observations, names):
         return ProgramTimes(problem=problem)
-    return run_turns(plans, observations, names, folder, limits, recordings)
+    return run_turns(plans, observations, names, folder, limits, recordings, say)
 
 
 def refuse_elsewhere(runs: Sequence[RunRecord]) -> ProgramTimes | None:
@@ -106,6 +106,7 @@ def run_turns(
     folder: Path,
     limits: TurnLimits,
     recordings: Both[Path],
+    say: Say,
 ) -> ProgramTimes:
     """Run the recorded steps in turns; return their times, or the problem."""
     environments = [turn_environment(plan) for plan in plans]
@@ -133,8 +134,10 @@ def run_turns(
     result.unlink(missing_ok=True)
     path.write_text(dump_json(settings), encoding="utf-8")
     python, environment = (sys.executable, environments[0]) if apart else (pythons[0], environments[0])
-    argv = [python, "-W", "ignore", str(START), "take_turns", str(path), str(result)]
-    problem = _run(argv, environment, folder / OUTPUT, limits.limit_s + COMPILE_S)
+    problem = run_inside(
+        "the process with both programs", "take_turns", (path, result), python=python, environment=environment,
+        output=folder / OUTPUT, patience_s=limits.limit_s + COMPILE_S, say=say,
+    )  # fmt: skip
     if problem:
         return ProgramTimes(problem=problem)
     return read_result(json.loads(result.read_text(encoding="utf-8")), limits, processes=1 + apart)
@@ -151,31 +154,6 @@ def find_python(plan: RunPlan) -> str:
     """Return the Python of a plan's command; maxview's own if the command is another program."""
     words = [word for word in plan.argv[:3] if Path(word).name.startswith("python")]
     return words[0] if words else sys.executable
-
-
-def _run(argv: list[str], environment: Mapping[str, str], output: Path, patience_s: float) -> str:
-    """Run a command with its output in a file; return "", or a sentence why it left no result."""
-    with output.open("wb") as opened:
-        try:
-            code = subprocess.run(
-                argv,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=opened,
-                stderr=opened,
-                timeout=patience_s,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return f"the programs did not take their turns within {patience_s:.0f} s"
-        except OSError as error:
-            return f"{argv[0]} cannot be started: {error.strerror}"
-    if not code:
-        return ""
-    lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    last = lines[-1][:200] if lines else "it printed nothing"
-    killed = f"was killed by signal {-code}, as when memory runs out"
-    return f"the process with both programs {killed if code < 0 else f'ended with exit code {code}'} ({last})"
 
 
 def read_result(found: Mapping[str, Any], limits: TurnLimits, *, processes: int) -> ProgramTimes:

@@ -38,6 +38,6 @@ def name_problem(observations: Both[Observation], names: Both[str]) -> str:
     """Return why a step was not recorded, or ""."""
     for observation, name in zip(observations, names, strict=True):
         if observation.step is None:
-            why = observation.notes[-1] if observation.notes else "no step was found"
+            why = "; ".join(observation.notes) or "no step was found"
             return f"the step of {name} was not recorded: {why}"
     return ""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,16 +11,19 @@ import psutil
 from configs.environment import pass_on
 from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
+from tasks.experiments.run_inside import Say, run_inside
 from tasks.records import Observation, RunPlan
 from tasks.records.function import FunctionComparison
 from tasks.store.atomic import write_atomically
 
 PATIENCE_S = 900.0
 ARRAYS = 12  # float64 arrays of the state's size that exist at once: both arms, four chains, their results
-START = Path(__file__).parent / "inside" / "start.py"
 RESULT, SETTINGS, OUTPUT = "function.json", "function-settings.json", "function.log"
 GIB = 1 << 30
-COST = "a few steps of each run in float64, in about half a minute for a tiny model"
+COST = (
+    "both arms are started for a few steps, which then run in float64: about half a minute for a tiny model, "
+    f"at most {PATIENCE_S / 60:.0f} minutes"
+)
 
 
 def compare_functions(
@@ -31,12 +33,14 @@ def compare_functions(
     recordings: Both[Path] | None = None,
     *,
     stands_for: str = "",
+    say: Say = lambda text: None,
 ) -> FunctionComparison:
     """Return whether both plans' steps compute one function; the answer is *not evaluated* with a sentence if not.
 
     plans: of runs on this machine's processors. The measured distances stay in `folder`; with these, a second
     call measures nothing. recordings: folders of the recorded steps; None: below `folder`.
     stands_for: how the plans differ from those of the runs, added to the sentence.
+    say: called with each line of progress.
     """
     result = folder / RESULT
     elsewhere = next((plan for plan in plans if not is_on_cpu(plan)), None)
@@ -46,7 +50,7 @@ def compare_functions(
     try:
         if not (result.exists() and json.loads(result.read_text(encoding="utf-8")).get("plans") == identity):
             recordings = recordings or (folder / SIDES[0], folder / SIDES[1])
-            measure(plans, names, recordings, result, identity)
+            measure(plans, names, recordings, result, identity, say)
         found = summarise_function(json.loads(result.read_text(encoding="utf-8")))
         sentence = f"{found.sentence}; {stands_for}" if stands_for else found.sentence
         return found.model_copy(update={"stands_for": stands_for, "sentence": sentence})
@@ -54,7 +58,9 @@ def compare_functions(
         return refuse(str(error))
 
 
-def measure(plans: Both[RunPlan], names: Both[str], recordings: Both[Path], result: Path, identity: str) -> None:
+def measure(
+    plans: Both[RunPlan], names: Both[str], recordings: Both[Path], result: Path, identity: str, say: Say
+) -> None:
     """Record both steps and run the experiment; write its JSON object. Raises ValueError with a sentence."""
     observations = record_arms(plans, recordings)
     if problem := name_problem(observations, names):
@@ -63,7 +69,9 @@ def measure(plans: Both[RunPlan], names: Both[str], recordings: Both[Path], resu
     if needed > free:
         there = f"{free / GIB:.1f} GiB are free: choose a smaller model with --model"
         raise ValueError(f"float64 needs about {needed / GIB:.1f} GiB of memory, {there}")
-    evaluate(recordings, result, devices=max(one.devices for one in observations), steps=int(plans[0].config["steps"]))
+    say(f"float64 needs about {needed / GIB:.1f} GiB of memory, and {free / GIB:.1f} GiB are free")
+    devices, steps = max(one.devices for one in observations), int(plans[0].config["steps"])
+    evaluate(recordings, result, devices=devices, steps=steps, say=say)
     write_atomically(result, json.dumps(json.loads(result.read_text(encoding="utf-8")) | {"plans": identity}))
 
 
@@ -90,7 +98,7 @@ def _count(shape: Sequence[int]) -> int:
     return size
 
 
-def evaluate(recordings: Both[Path], result: Path, *, devices: int, steps: int) -> None:
+def evaluate(recordings: Both[Path], result: Path, *, devices: int, steps: int, say: Say) -> None:
     """Run the experiment in a process with JAX, which writes its JSON object to `result`.
 
     steps: number of steps of the runs, chained for the band of rounding. Raises ValueError if the process fails.
@@ -103,25 +111,9 @@ def evaluate(recordings: Both[Path], result: Path, *, devices: int, steps: int) 
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
     }
-    argv = [sys.executable, "-W", "ignore", str(START), "compare_function", str(folder / SETTINGS), str(result)]
-    with (folder / OUTPUT).open("wb") as output:
-        try:
-            done = subprocess.run(
-                argv,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=PATIENCE_S,
-                check=False,
-            )
-            problem = f"the evaluation ended with exit code {done.returncode}" if done.returncode else ""
-            if done.returncode < 0:
-                problem = f"the evaluation was killed by signal {-done.returncode}, as when memory runs out"
-        except subprocess.TimeoutExpired:
-            problem = f"the evaluation took more than {PATIENCE_S:.0f} s"
-    if problem or not result.exists():
-        lines = (folder / OUTPUT).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise ValueError(
-            f"{problem or 'the evaluation left no result'} ({lines[-1] if lines else 'it printed nothing'})"
-        )
+    problem = run_inside(
+        "the evaluation", "compare_function", (folder / SETTINGS, result), python=sys.executable,
+        environment=environment, output=folder / OUTPUT, patience_s=PATIENCE_S, say=say,
+    )  # fmt: skip
+    if problem:
+        raise ValueError(problem)

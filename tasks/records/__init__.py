@@ -55,7 +55,7 @@ from tasks.records.explanation import (
     TimeDifference,
     TimeExplanation,
 )
-from tasks.records.function import FunctionComparison, ResultGap, RoundingBand, RoundingError
+from tasks.records.function import FunctionComparison, FunctionPower, ResultGap, RoundingBand, RoundingError
 from tasks.records.json_numbers import metric_from_json, number_from_json, number_to_json, step_from_json
 from tasks.records.log_reading import (
     RANK_MEMORY_SCHEMA,

@@ -46,6 +46,13 @@ class RoundingBand(Frozen):
     arms: float  # the same of candidate − baseline
 
 
+class FunctionPower(Frozen):
+    """The smallest changes that would have been found: shares by which every update of the weights is longer."""
+
+    float64: float  # by both steps in float64
+    loss: float | None = None  # by the losses alone; None if there is no band of rounding
+
+
 class FunctionComparison(Frozen):
     """Whether the training steps of two arms compute one function, whatever they round."""
 
@@ -60,6 +67,7 @@ class FunctionComparison(Frozen):
     rounding: tuple[RoundingError, ...] = ()  # one per quantity
     worst_gradient: RoundingError | None = None  # the gradient whose rounding error grew most
     band: RoundingBand | None = None
+    power: FunctionPower | None = None  # None if no weight moves
     unmatched: tuple[str, ...] = ()  # arguments without a counterpart, "baseline: …" or "candidate: …"
     stands_for: str = ""  # how the evaluated programs differ from the runs': another model or device
     devices: int = 1

@@ -88,6 +88,13 @@ class Explaining(NamedTuple):
     text: str
 
 
+class Progressed(NamedTuple):
+    """An experiment on both arms' programs has come further. `text`: its line of progress."""
+
+    case: str
+    text: str
+
+
 class Troubled(NamedTuple):
     """A problem that does not change a verdict. `text`: its message."""
 
@@ -110,8 +117,8 @@ class Bisected(NamedTuple):
 
 
 type Event = (
-    Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Replanned | Explaining | Troubled
-    | Compared | Bisected
+    Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Replanned | Explaining | Progressed
+    | Troubled | Compared | Bisected
 )  # fmt: skip
 
 

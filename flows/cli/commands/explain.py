@@ -30,7 +30,7 @@ def explain(
         A comparison's name, its page, or the folders of two runs.
     """
     from tasks.experiments.recordings import FOLDER
-    from tasks.experiments.same_function import compare_functions
+    from tasks.experiments.same_function import COST, compare_functions
     from tasks.extensions.explain.explain_arms import explain_plans, say_cost
     from tasks.extensions.explain.repro_kit import write_kit_of
     from tasks.extensions.explain.subjects import find_subject
@@ -40,7 +40,8 @@ def explain(
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     errors.print(say_cost(found.plans, None))
     explanation = explain_plans(found.plans, found.names, found.folder)
-    function = compare_functions(found.plans, found.names, found.folder.parent / FOLDER)
+    errors.print(COST)
+    function = compare_functions(found.plans, found.names, found.folder.parent / FOLDER, say=errors.print)
     explanation = explanation.model_copy(update={"function": function})
     if out is not None:
         program = write_kit_of(found.plans, found.names, found.folder, out)

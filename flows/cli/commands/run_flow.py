@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tasks.store import Store
 
 MAX_MISSES, PAUSE_S = 2, 0.5  # the server is gone after MAX_MISSES failed requests in a row, PAUSE_S seconds apart
+PREFIX = re.compile(r"^Flow run encountered an exception: (ValueError: )?")  # Prefect's, before the reason
 REPORT_S = 30.0  # seconds after Ctrl-C for the flow to report its final state to the server; then the process is ended
 
 
@@ -46,7 +48,7 @@ def run_flow(
 
     records = [record for record, _ in view.comparisons]
     if not records or (state.is_failed() and state.name not in VERDICT_STATES) or state.is_crashed():
-        raise FlowError(state.message or "the flow did not finish")
+        raise FlowError(PREFIX.sub("", state.message or "") or "the flow did not finish")
     if as_json:
         print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
     else:

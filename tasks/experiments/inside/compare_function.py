@@ -19,13 +19,14 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from tasks.experiments.inside.match import Source, match
+from tasks.experiments.inside.match import Source, find_layer_axes, match
 from tasks.experiments.inside.recorded_step import RecordedStep, Slot, mlir_context
 from tasks.experiments.inside.run_program import Program
 from tasks.experiments.inside.widen import NoFunction, as_run, widen
 
 CHAINED = 3  # steps from the first arguments; at a warm-up's step 0 the learning rate is 0
 DRAWS = 2  # number of perturbed chains
+LONGER = 0.01  # share by which the updates of one more chain are longer: how much the loss shows of a change
 LOSS = "loss"
 _FLOAT = re.compile(r"[x<](bf16|f8\w+|f16|f32|f64)>")
 
@@ -49,15 +50,21 @@ class Arm:
             plain, wide = as_run(step.text), widen(step.text)
         self.plain, self.wide = Program(plain, step.devices), Program(wide, step.devices, quickly=True)
 
-    def chain(self, program: Program, arguments: Sequence[Any]) -> Iterator[list[Any]]:
-        """Yield the results of each step, each from the state after the step before and its own batch."""
+    def chain(self, program: Program, arguments: Sequence[Any], *, longer: float = 0.0) -> Iterator[list[Any]]:
+        """Yield the results of each step, each from the state after the step before and its own batch.
+
+        longer: share by which the update of each weight is longer than the program's.
+        """
         wide = program is self.wide
         given = [to_float64(one) for one in arguments] if wide else list(arguments)
         for number in range(1, sys.maxsize):
             results = program(given)
             yield results
             for n, output in self.step.fed.items():
-                given[n] = results[output]
+                old, given[n] = given[n], results[output]
+                if longer and self.step.inputs[n].role == "parameter":
+                    exact = [np.asarray(one, np.float64) for one in (old, given[n])]
+                    given[n] = (exact[1] + longer * (exact[1] - exact[0])).astype(old.dtype)
             for n, value in self.batches(number).items():
                 given[n] = to_float64(value) if wide else value
 
@@ -90,16 +97,20 @@ def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
     outputs = match(steps[0].outputs, steps[1].outputs)
     say(f"running {CHAINED} steps of each")
     states = []
+    weights = {output: to_float64(steps[0].first[n]) for n, output in steps[0].fed.items() if is_weight(steps[0], n)}
     for number, results in zip(
-        range(CHAINED), _both(baseline, candidate, baseline.first, candidate.first), strict=False
+        range(CHAINED), run_both(baseline, candidate, baseline.first, candidate.first), strict=False
     ):
         states.append({"state": f"step {number}", "results": measure(steps[1].outputs, outputs, *results)})
-    found: dict[str, Any] = {"states": states, "unmatched": unmatched, "curves": {}}
+        wide = results[1]
+        updates = [{"norm": distance(wide[n], 0.0), "update": distance(wide[n], old)} for n, old in weights.items()]
+        weights = {n: wide[n] for n in weights}
+    found: dict[str, Any] = {"states": states, "unmatched": unmatched, "curves": {}, "updates": updates}
     found |= {"types": list_float_types(step.text for step in steps), "devices": max(step.devices for step in steps)}
     if settings.curve_steps:
         say(f"running {settings.curve_steps} steps for the band of rounding")
         late = _curves(settings, baseline, candidate, sources, found["curves"])
-        (results,) = [one for one, _ in zip(_both(baseline, candidate, *late), range(1), strict=False)]
+        (results,) = [one for one, _ in zip(run_both(baseline, candidate, *late), range(1), strict=False)]
         states.append({"state": "late", "results": measure(steps[1].outputs, outputs, *results)})
     return found
 
@@ -109,7 +120,9 @@ def list_float_types(texts: Iterable[str]) -> list[str]:
     return sorted({kind for text in texts for kind in _FLOAT.findall(text)})
 
 
-def _both(baseline: Arm, candidate: Arm, first: Sequence[Any], other: Sequence[Any]) -> Iterator[tuple[list[Any], ...]]:
+def run_both(
+    baseline: Arm, candidate: Arm, first: Sequence[Any], other: Sequence[Any]
+) -> Iterator[tuple[list[Any], ...]]:
     """Yield the results of each step: the baseline's as run and in float64, then the candidate's."""
     chains = [
         arm.chain(program, given)
@@ -122,7 +135,7 @@ def _both(baseline: Arm, candidate: Arm, first: Sequence[Any], other: Sequence[A
 def _curves(
     settings: Settings, baseline: Arm, candidate: Arm, sources: Sequence[Source | None], curves: dict[str, Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Chain both arms and the perturbed baseline as they are; return both arms' arguments after these steps.
+    """Return both arms' arguments after the chains: both arms, the perturbed baseline, and one with longer updates.
 
     Writes the losses of each chain into `curves`. The late arguments are the baseline's, for both arms.
     """
@@ -130,6 +143,8 @@ def _curves(
     for draw in range(DRAWS):
         chains[f"perturbed {draw}"] = (baseline, perturb(baseline.step.inputs, baseline.first, draw))
     running = {name: arm.chain(arm.plain, first) for name, (arm, first) in chains.items()}
+    chains["longer"] = chains["baseline"]
+    running["longer"] = baseline.chain(baseline.plain, baseline.first, longer=LONGER)
     places = {name: loss_of(arm.step.outputs) for name, (arm, _) in chains.items()}
     curves.update({name: [] for name in chains})
     began, state = time.monotonic(), list(baseline.first)
@@ -175,9 +190,10 @@ def measure(
     """Return for each common result its norm in float64 and four distances.
 
     "as_run": candidate − baseline; "float64": the same of both float64 results; "rounding": [of the baseline, of the
-    candidate], each as run − its own float64. Integers only have "as_run". A distance is null if a result is NaN.
+    candidate], each as run − its own float64; "layers": norms and "rounding" of each layer of an array
+    that stacks them. Integers only have "as_run". A distance is null if a result is NaN.
     """
-    rows = []
+    rows, axes = [], find_layer_axes(slots)
     for n, (slot, source) in enumerate(zip(slots, sources, strict=True)):
         if source is None:
             continue
@@ -191,6 +207,10 @@ def measure(
                 "float64": distance(wide, their_wide),
                 "rounding": [distance(theirs, their_wide), distance(ours, wide)],
             }
+            if (axis := axes[n]) is not None:
+                pairs = (their_wide, np.zeros_like(their_wide)), (theirs, their_wide), (ours, wide)
+                norm, *rounding = (_distances(*pair, axis) for pair in pairs)
+                row["layers"] = {"norm": norm, "rounding": rounding}
         else:
             row |= {"norm": None, "as_run": float((ours.astype(np.int64) != theirs.astype(np.int64)).sum())}
         rows.append(row)
@@ -204,9 +224,19 @@ def distance(left: Any, right: Any) -> float | None:
     return found if np.isfinite(found) else None
 
 
+def _distances(left: Any, right: Any, axis: int) -> list[float | None]:
+    """Return the distance of each layer of two arrays that stack layers along an axis."""
+    return [distance(*pair) for pair in zip(np.moveaxis(left, axis, 0), np.moveaxis(right, axis, 0), strict=True)]
+
+
 def to_float64(value: Any) -> Any:
     """Return an array with float64 in place of narrower floats."""
     return value.astype(np.float64) if jax.numpy.issubdtype(value.dtype, jax.numpy.floating) else value
+
+
+def is_weight(step: RecordedStep, n: int) -> bool:
+    """Return whether an input is an array of weights."""
+    return step.inputs[n].role == "parameter" and step.inputs[n].is_float
 
 
 def _must_match(slot: Slot) -> bool:
@@ -228,7 +258,7 @@ def main(argv: Sequence[str]) -> int:
     began = time.monotonic()
     settings = Settings(**json.loads(Path(argv[0]).read_text(encoding="utf-8")))
     try:
-        found = compare(settings, lambda text: print(text, file=sys.stderr, flush=True))
+        found = compare(settings, lambda text: print(f"progress: {text}", file=sys.stderr, flush=True))
     except (ValueError, NoFunction) as error:
         found = {"error": str(error)}
     found |= {"seconds": time.monotonic() - began, "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}

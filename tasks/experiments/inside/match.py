@@ -10,6 +10,7 @@ import numpy as np
 
 from tasks.experiments.inside.recorded_step import Slot
 
+_STACK = re.compile(r"^(.*?(?:layers?|blocks?))\.")  # path of a module that holds stacked layers
 _INDEX = re.compile(r"(?:^|(?<=\.))(?P<name>[A-Za-z]\w*?)[_.](?P<index>\d+)(?=\.|$)")
 
 
@@ -93,3 +94,23 @@ def _find_stacks(
         for whole, fitting in axes.items()
         if fitting
     }
+
+
+def find_layer_axes(slots: Sequence[Slot]) -> list[int | None]:
+    """Return the axis along which the layers of each array are stacked; None for other arrays.
+
+    It is the first axis along which all arrays of one module named `layers` or `blocks` have one size.
+    """
+    stacks: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for n, slot in enumerate(slots):
+        if found := _STACK.match(slot.meaning):
+            stacks[slot.role, found[1]].append(n)
+    axes: list[int | None] = [None] * len(slots)
+    for places in stacks.values():
+        shapes = [slots[n].shape for n in places]
+        sizes = [set(at) for at in zip(*shapes, strict=False)]
+        common = next((axis for axis, size in enumerate(sizes) if len(size) == 1), None)
+        if len(set(shapes)) > 1:
+            for n in places:
+                axes[n] = common
+    return axes

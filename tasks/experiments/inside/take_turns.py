@@ -220,7 +220,7 @@ def run(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
 def main(argv: Sequence[str]) -> int:
     """Write the result of the settings' file."""
     given = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
-    found = run(Settings(**given), lambda text: print(text, file=sys.stderr, flush=True))
+    found = run(Settings(**given), lambda text: print(f"progress: {text}", file=sys.stderr, flush=True))
     Path(argv[1]).write_text(json.dumps(found), encoding="utf-8")
     return 0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.experiments import interleave as module
+from tasks.experiments import run_inside as module
 from tasks.experiments.interleave import TurnLimits, find_python, interleave, limits_of, read_result, refuse_elsewhere
 from tasks.experiments.recordings import IDENTITY
 from tasks.records import Observation, RunPlan, RunReading, RunRecord

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tasks.experiments.inside.match import match
+from tasks.experiments.inside.match import find_layer_axes, match
 from tasks.experiments.inside.recorded_step import Slot
 
 
@@ -46,3 +46,9 @@ def test_numbers_that_are_no_layers_stay() -> None:
     names = ["layers.mlp.wi_0", "layers.mlp.wi_1"]
     found = match([slot(name, 3, 2) for name in names], [slot(name, 3, 2) for name in names])
     assert [source.places for source in found if source] == [(0,), (1,)]
+
+
+def test_stacked_layers_have_the_axis_that_all_their_arrays_share() -> None:
+    stacked = [slot("mu.layers.wi", 6, 4, 8), slot("mu.layers.wo", 8, 4, 6), slot("mu.layers.scale", 6, 4)]
+    others = [slot("embedding", 6, 4), slot("layers_0.wi", 6, 8), slot("layers_0.wo", 8, 6)]
+    assert find_layer_axes([*stacked, *others]) == [1, 1, 1, None, None, None]

@@ -1,0 +1,135 @@
+"""Counts how often one layer that rounds worse is found, and how often equal functions are called worse.
+
+    nice python -m benchmarks.rounding_rates [NAME]… [--draws 100] [--folder FOLDER]
+
+In the second layer the MLP's input is rounded to fewer bits, which float64 leaves out: the function is the same. Each
+row has a number of bits, and the factor by which the rounding error of that layer's gradients grows. Each draw has new
+weights (the elements of each array in another order) and new tokens (another order of the vocabulary); both steps run
+as they are and in float64, at the first step and after the trainer's 12. The verdict is that of `rounding_row`.
+NAME selects rows whose name contains it. FOLDER keeps the recordings.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from benchmarks.benign_changes import EDITS
+from benchmarks.machine import describe_machine
+from benchmarks.planted_changes import DECODER, PlantedChange, plant
+from benchmarks.same_function import plan_of
+from tasks.diff.decide_by_function import name_worse_rounding
+from tasks.experiments.function_figures import summarise_function
+from tasks.experiments.inside.compare_function import Arm, list_float_types, measure, run_both
+from tasks.experiments.inside.match import match
+from tasks.experiments.inside.recorded_step import RecordedStep, Slot
+from tasks.experiments.recordings import SIDES, record_arms
+
+LAYER = 1
+STEPS = 12  # of the trainer before the late state
+NORMED = 'changed_BLE, losses = mlp(RMSNorm(cfg, E, name="post_self_attention_layer_norm")(x_BLE), key)'
+COARSE = """normed_BLE = RMSNorm(cfg, E, name="post_self_attention_layer_norm")(x_BLE)
+        coarse_BLE = jax.lax.reduce_precision(normed_BLE, 8, {bits})
+        changed_BLE, losses = mlp(jnp.where(layer == {layer}, coarse_BLE, normed_BLE), key)"""
+
+
+class Row(NamedTuple):
+    """A change, and whether it rounds worse by design."""
+
+    change: PlantedChange
+    is_worse: bool
+
+
+def rows() -> Iterator[Row]:
+    """Yield the changes: fewer bits in one layer, and pairs that only round otherwise."""
+    for case, every in (("16_f32_exact", (18, 17)), ("01_base", (4, 3)), ("06_moe", (4, 3))):
+        for bits in every:
+            text = COARSE.format(bits=bits, layer=LAYER)
+            yield Row(PlantedChange(f"{bits} bits in one layer, {case}", DECODER, NORMED, text, "", case), True)
+    for change in EDITS:
+        yield Row(change, False)
+
+
+def draw(slots: Sequence[Slot], values: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
+    """Return new arguments: the elements of each weight in another order, other tokens."""
+    random = np.random.default_rng(seed)
+    tokens = [n for n, slot in enumerate(slots) if slot.role == "data" and values[n].max(initial=0) > 255]
+    vocabulary = random.permutation(1 + max(int(values[n].max()) for n in tokens))
+    found = list(values)
+    for n, slot in enumerate(slots):
+        if n in tokens:
+            found[n] = vocabulary[values[n]].astype(values[n].dtype)
+        elif slot.role == "parameter" and slot.is_float:
+            found[n] = random.permutation(values[n].ravel()).reshape(values[n].shape)
+    return found
+
+
+def judge(change: PlantedChange, folder: Path, draws: int) -> Iterator[tuple[bool, float]]:
+    """Yield for each draw whether the candidate is called worse, and the largest factor of a gradient's error."""
+    tree = folder / "tree"
+    if not tree.exists():
+        plant(change, tree)
+    plans = (
+        plan_of(change.case, change.set, change.target, folder),
+        plan_of(change.case, change.set, change.target, folder, tree),
+    )
+    record_arms(plans, (folder / SIDES[0], folder / SIDES[1]))
+    steps = RecordedStep(folder / SIDES[0]), RecordedStep(folder / SIDES[1])
+    arms = [Arm(step, step.first, step.batch) for step in steps]
+    inputs, outputs = match(steps[0].inputs, steps[1].inputs), match(steps[0].outputs, steps[1].outputs)
+    types = list_float_types(step.text for step in steps)
+
+    def compare(state: str, given: Sequence[Any]) -> dict[str, Any]:
+        theirs = [source.take(given) if source else steps[1].first[n] for n, source in enumerate(inputs)]
+        return {
+            "state": state,
+            "results": measure(steps[1].outputs, outputs, *next(run_both(arms[0], arms[1], given, theirs))),
+        }
+
+    for seed in range(draws):
+        first = draw(steps[0].inputs, steps[0].first, seed)
+        states, late = [compare("step 0", first)], list(first)
+        for results, _ in zip(arms[0].chain(arms[0].plain, first), range(STEPS), strict=False):
+            for n, output in steps[0].fed.items():
+                late[n] = results[output]
+        states.append(compare("late", late))
+        found = summarise_function({"states": states, "types": types})
+        assert found.answer == "same", found.sentence
+        worst = found.worst_gradient
+        yield bool(name_worse_rounding(found)), worst.ratio if worst else np.nan
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--folder", type=Path)
+    given = parser.parse_args(argv)
+    jax.config.update("jax_enable_x64", True)
+    print(describe_machine())
+    with tempfile.TemporaryDirectory() as scratch:
+        alarms = trials = 0
+        for number, (change, is_worse) in enumerate(rows()):
+            if given.names and not any(name in change.name for name in given.names):
+                continue
+            place = (given.folder or Path(scratch)).absolute() / f"{number:03d}"
+            done = list(judge(change, place, given.draws))
+            called, ratios = sum(word for word, _ in done), [ratio for _, ratio in done]
+            alarms, trials = alarms + (not is_worse) * called, trials + (not is_worse) * len(done)
+            print(
+                f"{'worse' if is_worse else 'equal'} {change.name:50.50} called worse {called:4} of {len(done)}, "
+                f"worst gradient ×{np.median(ratios):.2f} (at most ×{max(ratios):.2f})",
+                flush=True,
+            )
+    print(f"equal functions called worse: {alarms} of {trials}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

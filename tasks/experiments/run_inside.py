@@ -1,0 +1,59 @@
+"""Runs a module of `inside/` in a process with JAX, and passes on the progress that it prints."""
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+START = Path(__file__).parent / "inside" / "start.py"
+PROGRESS = "progress: "  # begins a line for people; the module prints it to standard error
+PAUSE_S = 0.25
+
+type Say = Callable[[str], None]
+
+
+def run_inside(
+    name: str,
+    module: str,
+    files: tuple[Path, Path],
+    *,
+    python: str,
+    environment: Mapping[str, str],
+    output: Path,
+    patience_s: float,
+    say: Say,
+) -> str:
+    """Run a module until it ends; return "", or a sentence why it left no result.
+
+    name: of the process in sentences. files: of its settings and its result. output: gets what it prints.
+    """
+    argv = [python, "-W", "ignore", str(START), module, *map(str, files)]
+    ends = time.monotonic() + patience_s
+    with output.open("wb") as opened, output.open(encoding="utf-8", errors="replace") as printed:
+        try:
+            process = subprocess.Popen(
+                argv, env=dict(environment), stdin=subprocess.DEVNULL, stdout=opened, stderr=opened
+            )
+        except OSError as error:
+            return f"{python} cannot be started: {error.strerror}"
+        try:
+            code = None
+            while code is None and time.monotonic() < ends:
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(PAUSE_S)
+                for line in printed:
+                    if line.startswith(PROGRESS):
+                        say(line.removeprefix(PROGRESS).strip())
+        finally:
+            process.kill()
+            process.wait()
+    if code is None:
+        return f"{name} took more than {patience_s:.0f} s"
+    if not code and files[1].exists():
+        return ""
+    lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = lines[-1].removeprefix(PROGRESS)[:200] if lines else "it printed nothing"
+    ended = "left no result" if not code else f"ended with exit code {code}"
+    killed = f"was killed by signal {-code}, as when memory runs out"
+    return f"{name} {killed if code < 0 else ended} ({last})"

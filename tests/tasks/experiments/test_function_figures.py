@@ -1,0 +1,47 @@
+"""The figures of two steps in float64: the worst layer of stacked gradients, and the power of the comparison."""
+
+from typing import Any
+
+import pytest
+
+from tasks.diff.decide_by_function import CURVE_LIMIT
+from tasks.experiments.function_figures import summarise_function
+
+LAYERS = 32
+
+
+def measured(**more: Any) -> dict[str, Any]:
+    """Equal functions; of one gradient's 32 layers the last rounds three times worse."""
+    errors = [1e-3] * LAYERS
+    total = 1e-3 * LAYERS**0.5
+    worse = [*errors[1:], 3e-3]
+    row = {
+        "role": "optimizer", "meaning": "mu.layers.wi", "size": 512 * LAYERS, "type": "f32", "norm": LAYERS**0.5,
+        "as_run": total, "float64": 0.0, "rounding": [total, 1e-3 * (LAYERS + 8) ** 0.5],
+        "layers": {"norm": [1.0] * LAYERS, "rounding": [errors, worse]},
+    }  # fmt: skip
+    return {"states": [{"state": "step 0", "results": [row]}], "curves": {}, **more}
+
+
+def test_one_of_many_stacked_layers_that_rounds_worse_is_named() -> None:
+    found = summarise_function(measured())
+    (gradients,) = found.rounding
+    assert gradients.ratio < 1.12  # of the whole array it does not show
+    assert found.worst_gradient is not None
+    assert (found.worst_gradient.quantity, found.worst_gradient.ratio) == (
+        "layers.wi, layer 31",
+        pytest.approx(3.0),
+    )
+
+
+def test_the_power_is_that_of_a_longer_update() -> None:
+    """1e-12 of a weight is 1e-9 of an update of a thousandth; a loss that moves by 1 for 1 % must move by 4 × 0.1."""
+    curves = {"baseline": [0.0, 0.0], "candidate": [0.0, 0.0], "perturbed 0": [0.1, -0.1], "longer": [1.0, -1.0]}
+    found = summarise_function(measured(updates=[{"norm": 10.0, "update": 0.0101}], curves=curves)).power
+    assert found is not None
+    assert found.float64 == pytest.approx(1e-9)
+    assert found.loss == pytest.approx(0.01 * CURVE_LIMIT * 0.1)
+
+
+def test_no_update_has_no_power() -> None:
+    assert summarise_function(measured(updates=[{"norm": 1.0, "update": 0.0}])).power is None
