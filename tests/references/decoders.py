@@ -12,7 +12,9 @@ from tests.references.names import to_transformers
 from tests.references.our_step import draw_weights, make_batches, mini
 
 MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True, "load_balance_loss_weight": 0.0}
-DEEPSEEK = MIXTURE | {"norm_topk_prob": False, "shared_experts": 1, "first_num_dense_layers": 1, "base_num_kv_heads": 4}
+# the norms of the latents have epsilon 1e-6 in transformers, whatever `rms_norm_eps` is
+DEEPSEEK = MIXTURE | {"norm_topk_prob": False, "shared_experts": 1, "first_num_dense_layers": 1, "base_num_kv_heads": 4,
+                      "normalization_layer_epsilon": 1e-6}  # fmt: skip
 # name -> the case, its changes, and the class of their config
 DECODERS: dict[str, tuple[str, dict[str, Any], str]] = {
     "llama": ("01_base", {}, "LlamaConfig"),
@@ -70,13 +72,16 @@ def decoder_config(name: str, *, packed: bool, pure_nnx: bool) -> TrainConfig:
     return config.model_copy(update={"dataset_type": "grain"}) if packed else config
 
 
-def write_job(folder: Path, name: str, *, packed: bool) -> None:
-    """A job for `hf_decoder.py`."""
+def write_job(folder: Path, name: str, *, packed: bool, float64: bool = False) -> None:
+    """A job for `hf_decoder.py`. float64: in place of float32."""
     config = decoder_config(name, packed=packed, pure_nnx=False)
     balance = config.load_balance_loss_weight if config.num_experts > 1 else 0.0
-    reported = {"config": DECODERS[name][2], "keys": keys_of(config), "balance": balance}
+    reported = {"config": DECODERS[name][2], "keys": keys_of(config), "balance": balance, "float64": float64}
+    # constants that our step holds in float32; the factor of Llama's logits is in our kernels (names.py)
+    reported["held"] = ["variance_epsilon", *(["scaling"] if config.attention_type == "mla" else [])]
     (folder / "job.json").write_text(json.dumps(reported), encoding="utf-8")
-    np.savez(folder / "weights.npz", **to_transformers(config, draw_weights(config)))
+    kind = np.float64 if float64 else np.float32
+    np.savez(folder / "weights.npz", **to_transformers(config, draw_weights(config), kind=kind))
     np.savez(folder / "batch.npz", **make_batches(config, 1, packed=packed)[0])
 
 

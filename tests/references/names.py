@@ -124,12 +124,12 @@ def experts(config: TrainConfig) -> Iterator[Row]:
         yield from mlp("shared_experts")
 
 
-def to_transformers(config: TrainConfig, ours: Arrays, *, gradients: bool = False) -> Arrays:
-    """Our arrays under their names; for gradients a factor is inverted."""
+def to_transformers(config: TrainConfig, ours: Arrays, *, gradients: bool = False, kind: Any = np.float32) -> Arrays:
+    """Our arrays under their names, of NumPy's type `kind`; for gradients a factor is inverted."""
     made = {}
     for row in rows(config):
-        array = row.change(*(pick(ours, name) for name in row.ours))
-        made[row.theirs] = np.ascontiguousarray(array * (1 / row.factor if gradients else row.factor), np.float32)
+        array = row.change(*(pick(ours, name).astype(kind) for name in row.ours))
+        made[row.theirs] = np.ascontiguousarray(array * (1 / row.factor if gradients else row.factor), kind)
     return made
 
 

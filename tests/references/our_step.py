@@ -11,6 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from configs.schema import TrainConfig
+from tasks.experiments.inside.compare_function import to_float64
+from tasks.experiments.inside.recorded_step import mlir_context
+from tasks.experiments.inside.run_program import Program
+from tasks.experiments.inside.widen import widen
 from tests.small_trainer import small_config
 
 type Arrays = dict[str, NDArray[Any]]
@@ -198,6 +202,32 @@ class Ours:
                 moments = params_of(named, "opt_state/0/mu/params/")
                 gradients = {name: value / scale for name, value in moments.items()}
         return Found(steps[0]["loss"], logits, gradients, steps, once, params_of(named, "params/params/"))
+
+
+def widened_gradients(config: TrainConfig, weights: Arrays, arrays: Arrays) -> tuple[float, Arrays]:
+    """Return the loss and the gradients of our step in float64, by our names.
+
+    The gradient is derived from the first moment, as in `Ours.train`.
+    """
+    from model.train.api import name_arrays
+    from model.train.step import lower_step
+
+    ours = our_step(config)
+    lowered = lower_step(ours.setup)
+    state = ours.start(weights)
+    kept = sorted(lowered._lowering.compile_args["kept_var_idx"])  # type: ignore[attr-defined]
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((state, ours.batch_of(arrays)))]
+    with mlir_context():
+        text = widen(lowered.as_text())
+    with jax.enable_x64(True):
+        results = Program(text, 1, quickly=True)([to_float64(leaves[n]) for n in kept])
+    count = len(jax.tree.leaves(state))
+    metrics = jax.tree.unflatten(jax.tree.structure(lowered.out_info[1]), results[count:])
+    named = name_arrays(ours.setup.api, jax.tree.unflatten(jax.tree.structure(state), results[:count]))
+    held = np.float64(np.float32(1 - config.adam_b1))  # as the program holds it
+    scale = held * metrics["grad_norm"] / metrics["raw_grad_norm"]
+    moments = params_of(named, "opt_state/0/mu/params/")
+    return float(metrics["loss"]), {name: value / scale for name, value in moments.items()}
 
 
 def params_of(named: dict[str, Any], prefix: str) -> Arrays:

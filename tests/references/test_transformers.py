@@ -1,20 +1,23 @@
 """Our decoders against Hugging Face's Llama, Mixtral and DeepSeek-V2, from the same weights on the same batches."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.references.decoders import decoder_config
+from tests.references.decoders import decoder_config, write_job
 from tests.references.names import to_transformers
-from tests.references.our_step import draw_weights, make_batches, our_step
+from tests.references.our_step import draw_weights, make_batches, our_step, widened_gradients
+from tests.references.run_program import run_program
 
 type Arrays = dict[str, Any]
 
 pytestmark = pytest.mark.long
 # float32 on both sides: the loss, logits and gradients by largest difference, the last relative to the largest gradient
 LOSS, LOGITS, GRADIENTS = 1e-6, 5e-5, 1e-4
+FUNCTION = 1e-12  # of the loss and of the largest gradient, in float64 on both sides
 BALANCED = "mixtral, balanced"
 JOBS = [(name, packed) for name in ("llama", "llama with flash", "mixtral", "deepseek") for packed in (False, True)]
 
@@ -41,6 +44,23 @@ def test_a_decoder_equals_transformers(
     }
     for quantity, (difference, limit) in differences.items():
         assert difference <= limit, (quantity, worst(found, gradients))
+
+
+@pytest.mark.parametrize("name", ["llama", "mixtral", "deepseek"])
+def test_a_decoder_is_the_function_of_transformers(
+    name: str, torch_python: str, tmp_path: Path, worst: Callable[..., Any]
+) -> None:
+    """In float64: what is left is rounding of 1e-16. A constant rounded to float32 would be 1e-8."""
+    write_job(tmp_path, name, packed=True, float64=True)
+    run_program(torch_python, "hf_decoder.py", tmp_path)
+    expected = dict(np.load(tmp_path / "found.npz"))
+    config = decoder_config(name, packed=True, pure_nnx=True)
+    loss, gradients = widened_gradients(config, draw_weights(config), make_batches(config, 1, packed=True)[0])
+    assert abs(loss - float(expected["loss"])) <= FUNCTION * loss
+    theirs = {key.removeprefix("gradients/"): value for key, value in expected.items() if key.startswith("grad")}
+    assert all(value.dtype == np.float64 for value in theirs.values())
+    found = to_transformers(config, gradients, gradients=True, kind=np.float64)
+    assert worst(found, theirs)[0] <= FUNCTION, worst(found, theirs)
 
 
 @pytest.mark.parametrize("name", ["llama", "llama with flash", "mixtral", "deepseek"])

@@ -1,4 +1,4 @@
-"""Matches two arms' arrays by meaning: equal names, stacked and single layers, other shapes of one batch."""
+"""Matches two arms' arrays by meaning: equal and similar names, stacked and single layers, other shapes of a batch."""
 
 import re
 from collections import Counter, defaultdict
@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from tasks.experiments.inside.recorded_step import Slot
+from tasks.observe.inject.maxview_observe.meaning import pair_similar
 
 _STACK = re.compile(r"^(.*?(?:layers?|blocks?))\.")  # path of a module that holds stacked layers
+SIMILAR = ("parameter", "optimizer", "metric")  # roles of arrays that two trainers may name in other words
 _INDEX = re.compile(r"(?:^|(?<=\.))(?P<name>[A-Za-z]\w*?)[_.](?P<index>\d+)(?=\.|$)")
 
 
@@ -34,9 +36,7 @@ def match(theirs: Sequence[Slot], ours: Sequence[Slot]) -> list[Source | None]:
         place = places.get((slot.role, slot.meaning))
         if place is not None and _fits(theirs[place], slot):
             found[n] = Source((place,), _reshaper(slot.shape))
-    used = {place for source in found if source for place in source.places}
-    rest = [n for n in range(len(theirs)) if n not in used]
-    missing = [n for n, source in enumerate(found) if source is None]
+    rest, missing = _left_over(theirs, found)
     for singles, stacked, ours_are_single in ((missing, rest, True), (rest, missing, False)):
         lists = (ours, theirs) if ours_are_single else (theirs, ours)
         for whole, (axis, parts) in _find_stacks(singles, stacked, *lists).items():
@@ -45,7 +45,18 @@ def match(theirs: Sequence[Slot], ours: Sequence[Slot]) -> list[Source | None]:
                     found[part] = Source((whole,), _taker(axis, index))
             else:
                 found[whole] = Source(tuple(parts), _stacker(axis))
+    rest, missing = _left_over(theirs, found)
+    similar = [{n: ((slots[n].role, slots[n].shape), slots[n].meaning) for n in places if slots[n].role in SIMILAR}
+               for slots, places in ((theirs, rest), (ours, missing))]  # fmt: skip
+    for n, place in pair_similar(*similar).items():
+        found[n] = Source((place,), _reshaper(ours[n].shape))
     return found
+
+
+def _left_over(theirs: Sequence[Slot], found: Sequence[Source | None]) -> tuple[list[int], list[int]]:
+    """Return the indices of their and of our slots without a counterpart."""
+    used = {place for source in found if source for place in source.places}
+    return [n for n in range(len(theirs)) if n not in used], [n for n, source in enumerate(found) if source is None]
 
 
 def _fits(theirs: Slot, ours: Slot) -> bool:

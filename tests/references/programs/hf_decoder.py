@@ -2,7 +2,8 @@
 
     python hf_decoder.py FOLDER…
 
-reads from every folder `job.json` (the class of the config and its keys), `weights.npz` (by transformers' names) and
+reads from every folder `job.json` (the class of the config and its keys, and whether all floats are
+float64, with the constants that our program holds in float32), `weights.npz` (by transformers' names) and
 `batch.npz` (inputs, targets, positions, segment_ids, weights, each with the axes B, L), and writes `found.npz` there.
 It needs torch and transformers and nothing else.
 """
@@ -19,9 +20,18 @@ import transformers
 def run(folder: Path) -> None:
     """One job."""
     job = json.loads((folder / "job.json").read_text())
-    config = getattr(transformers, job["config"])(**job["keys"], attn_implementation="eager")
+    if job["float64"]:
+        use_float64()
+    config = getattr(transformers, job["config"])(
+        **job["keys"], attn_implementation="eager", experts_implementation="eager"
+    )
     model = transformers.AutoModelForCausalLM.from_config(config).to(torch.float32)
-    weights = {name: torch.from_numpy(array) for name, array in np.load(folder / "weights.npz").items()}
+    for module in model.modules() if job["float64"] else ():
+        for name in set(job["held"]) & set(vars(module)):
+            setattr(module, name, float(np.float32(getattr(module, name))))
+    weights = {
+        name: torch.from_numpy(array).to(torch.float32) for name, array in np.load(folder / "weights.npz").items()
+    }
     reported = model.load_state_dict(weights, strict=False)
     assert not reported.unexpected_keys, reported.unexpected_keys
     assert all("rotary" in name for name in reported.missing_keys), reported.missing_keys
@@ -47,6 +57,13 @@ def run(folder: Path) -> None:
     found = {f"gradients/{name}": value.grad.numpy() for name, value in model.named_parameters()}
     found |= {"loss": loss.item(), "logits": made.logits.detach().numpy()}
     np.savez(folder / "found.npz", **found)
+
+
+def use_float64() -> None:
+    """Make float64 of what asks for float32, from now on: transformers' norms, softmax and rotary tables do."""
+    torch.set_default_dtype(torch.float64)
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
 
 
 if __name__ == "__main__":

@@ -52,3 +52,16 @@ def test_stacked_layers_have_the_axis_that_all_their_arrays_share() -> None:
     stacked = [slot("mu.layers.wi", 6, 4, 8), slot("mu.layers.wo", 8, 4, 6), slot("mu.layers.scale", 6, 4)]
     others = [slot("embedding", 6, 4), slot("layers_0.wi", 6, 8), slot("layers_0.wo", 8, 6)]
     assert find_layer_axes([*stacked, *others]) == [1, 1, 1, None, None, None]
+
+
+def test_two_trainers_name_one_array_in_similar_words() -> None:
+    """Our trainer and MaxText: experts, latent attention, metrics. What two arrays could mean stays unmatched."""
+    ours = [slot("layers.mlp.routed_experts.gate.kernel", 4, 2), slot("layers.mlp.shared_experts.wi_0.kernel", 4, 2),
+            slot("layers.self_attention.query.wq_a.kernel", 4, 2), slot("loss", role="metric"),
+            slot("layers.first.scale", 4), slot("layers.second.scale", 4), slot("layers.mlp.wo", 4)]  # fmt: skip
+    theirs = [slot("scalar.learning.loss", role="metric"), slot("layers.self_attention.wq_a.kernel", 4, 2),
+              slot("layers.Block_0.shared_experts.wi_0.kernel", 4, 2),
+              slot("layers.Block_0.MoeBlock_0.gate.kernel", 4, 2), slot("scalar.learning.lm_loss", role="metric"),
+              slot("layers.norm.scale", 4), slot("layers.mlp.wi", 4)]  # fmt: skip
+    found = match(theirs, ours)
+    assert [source.places if source else None for source in found] == [(3,), (2,), (1,), (0,), None, None, None]

@@ -9,8 +9,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 ArrayRole = Literal["parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"]
 type Place = tuple[ArrayRole, str]  # an array's role and canonical path
@@ -85,3 +85,32 @@ def number_equal[R](places: Iterable[tuple[R, str]]) -> list[tuple[R, str]]:
         seen[role, path] += 1
         found.append((role, path if seen[role, path] == 1 else f"{path} #{seen[role, path]}"))
     return found
+
+
+def pair_similar(left: Mapping[int, tuple[Any, str]], right: Mapping[int, tuple[Any, str]]) -> dict[int, int]:
+    """Return right → left of arrays with equal kinds and similar paths, as two trainers name one array.
+
+    left, right: index → (kind, path); a kind has what must be equal, such as role and shape. Similar paths end with one
+    word, and have more words in common with each other than with any other array's path:
+    `layers.mlp.wi_0` and `layers.MoeBlock_0.wi_0`.
+    """
+    ends: dict[Any, tuple[list[int], list[int]]] = {}
+    for side, places in enumerate((left, right)):
+        for n, (kind, path) in places.items():
+            ends.setdefault((kind, path.split(".")[-1]), ([], []))[side].append(n)
+    found: dict[int, int] = {}
+    for ours, theirs in ends.values():
+        common = {(a, b): _count_common(left[a][1], right[b][1]) for a in ours for b in theirs}
+        best_a = {a: _only_best({b: common[a, b] for b in theirs}) for a in ours if theirs}
+        best_b = {b: _only_best({a: common[a, b] for a in ours}) for b in theirs if ours}
+        found |= {b: a for b, a in best_b.items() if a is not None and best_a[a] == b}
+    return found
+
+
+def _count_common(left: str, right: str) -> int:
+    return (Counter(left.split(".")) & Counter(right.split("."))).total()
+
+
+def _only_best(scores: Mapping[int, int]) -> int | None:
+    most = [n for n, score in scores.items() if score == max(scores.values())]
+    return most[0] if len(most) == 1 else None

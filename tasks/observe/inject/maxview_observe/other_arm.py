@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from . import bits
-from .meaning import meaning_of, meanings_of
+from .meaning import meaning_of, meanings_of, pair_similar
 from .observation_files import read_arrays
 
+SIMILAR = ("parameter", "optimizer")  # roles of arguments that two trainers may name in other words
 _MAY_DIFFER = ("random numbers", "counter")  # roles of arguments that may differ in an equal start
 
 
@@ -29,8 +30,11 @@ class Replacement:
         stored = read_arrays(file)
         theirs = dict(zip(meanings_of(stored), stored, strict=True))
         self.leaves, self.replaced, self.kept = list(leaves), list[str](), dict[str, str]()
-        for place, (name, meaning) in enumerate(zip(names, meanings_of(names), strict=True)):
-            there = theirs.pop(meaning, None)
+        meanings = meanings_of(names)
+        partners = [theirs.pop(meaning, None) for meaning in meanings]
+        for place, there in self._similar(meanings, partners, theirs, stored).items():
+            partners[place] = theirs.pop(there)
+        for place, (name, meaning, there) in enumerate(zip(names, meanings, partners, strict=True)):
             if reason := self._reason(leaves[place], meaning[0], there):
                 self.kept[name] = reason
                 continue
@@ -42,6 +46,19 @@ class Replacement:
             self.replaced.append(name)
         self.own_values = [name for name in self.kept if meaning_of(name)[0] not in _MAY_DIFFER]
         self.unused = list(theirs.values())
+
+    def _similar(
+        self, meanings: list[Any], partners: list[str | None], theirs: Mapping[Any, str], stored: Mapping[str, Any]
+    ) -> dict[int, Any]:
+        """Return index of an argument without a partner → the meaning of the other arm's array with a similar name."""
+        rest = [meaning for meaning in theirs if meaning[0] in SIMILAR]
+        left = {n: ((role, stored[theirs[role, path]].shape), path) for n, (role, path) in enumerate(rest)}
+        right = {
+            n: ((role, bits.to_bits(self.leaves[n]).shape), path)
+            for n, (role, path) in enumerate(meanings)
+            if partners[n] is None and role in SIMILAR and bits.is_whole(self.leaves[n])
+        }
+        return {n: rest[place] for n, place in pair_similar(left, right).items()}
 
     @staticmethod
     def _reason(leaf: Any, role: str, there: str | None) -> str | None:
