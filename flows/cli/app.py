@@ -17,6 +17,7 @@ from flows.cli.commands.configs import cases, resolve_command
 from flows.cli.commands.explain import explain
 from flows.cli.commands.history import history
 from flows.cli.commands.ingest import ingest
+from flows.cli.commands.invariants import invariants
 from flows.cli.commands.nightly import nightly
 from flows.cli.commands.preflight import preflight
 from flows.cli.commands.run_flow import FlowError
@@ -65,6 +66,7 @@ EXAMPLES = {  # command → arguments of two examples; they can be run as shown 
     "explain": ("linen-vs-nnx", "maxview-out/runs/A maxview-out/runs/B --out kit"),
     "bisect": ("main-vs-branch --good v1 --bad main --case 01_base", "main-vs-branch --good HEAD~8 --bad HEAD"),
     "preflight": ("linen-vs-nnx", "linen-vs-nnx --case 03_dropout --target v5e-32"),
+    "invariants": ("", "--case all --twin scan --twin mesh-fsdp", "--trainer maxtext --with maxtext==0.2.5"),
     "ingest": ("a.log b.log --case 03_dropout", "--baseline a1.log a2.log --candidate b1.log b2.log"),
     "scrape": ("train.log", "train.log --format json -o train.json"),
     "verify": ("maxview-out/runs/A/checkpoints", "gs://bucket/run/checkpoints --json"),
@@ -88,7 +90,8 @@ def show_examples(name: str) -> str:
 
 
 for command in (
-    compare, explain, bisect, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor, bless,
+    compare, explain, bisect, invariants, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor,
+    bless,
 ):  # fmt: skip
     app.command(command, help_epilogue=show_examples(command.__name__))
 app.command(resolve_command, name="resolve", help_epilogue=show_examples("resolve"))

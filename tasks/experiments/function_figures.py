@@ -98,7 +98,7 @@ def _changed_integers(states: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _gaps_of(state: str, rows: Sequence[Row]) -> Iterable[ResultGap]:
-    sizes = _sizes(rows)
+    sizes = sizes_of(rows)
     for row, size in zip(rows, sizes, strict=True):
         yield ResultGap(
             state=state,
@@ -109,7 +109,7 @@ def _gaps_of(state: str, rows: Sequence[Row]) -> Iterable[ResultGap]:
         )
 
 
-def _sizes(rows: Sequence[Row]) -> list[float]:
+def sizes_of(rows: Sequence[Row]) -> list[float]:
     """Return the size to which each result's difference is relative.
 
     An array of a group (all weights, all first moments) has its own norm and a share of the group's: a gradient that is

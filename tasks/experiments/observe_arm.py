@@ -27,6 +27,7 @@ def observe_arm(
     evaluated: int = 0,
     profile: tuple[int, int] | None = None,
     batches: int = 1,
+    automatic_gradients: bool = False,
 ) -> Observation:
     """Run the plan's command until its step is recorded and profiled; return the record of the step's first call.
 
@@ -34,7 +35,7 @@ def observe_arm(
 
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
     tensors: evaluate the call `evaluated` operation by operation. profile: first and last call to profile. Calls count
-    from 0. batches: number of calls whose batches are stored.
+    from 0. batches: number of calls whose batches are stored. automatic_gradients: without `jax.custom_vjp`.
     If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
@@ -52,6 +53,7 @@ def observe_arm(
         start=str(start.absolute()) if start else None,
         profile=profile,
         batches=batches,
+        automatic_gradients=automatic_gradients,
     )
     if tensors:
         own["OPENBLAS_NUM_THREADS"] = "1"  # a second thread doubles the CPU time of small products

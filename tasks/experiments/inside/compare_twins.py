@@ -1,0 +1,229 @@
+"""Runs pairs of recorded steps in float64 from equal arguments, and measures their differences: no step is trained.
+
+    python …/start.py compare_twins SETTINGS.json
+
+The settings are {"pairs": [fields of `Pair`]}. Each pair's JSON object is written into its own file as soon as it is
+known, followed by a line with the file's name on standard output. A left side that several pairs share runs once.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tasks.experiments.inside.compare_function import distance, to_float64
+from tasks.experiments.inside.match import Source, match
+from tasks.experiments.inside.plant import plant
+from tasks.experiments.inside.recorded_step import RecordedStep, Slot, mlir_context
+from tasks.experiments.inside.run_program import Program
+from tasks.experiments.inside.widen import NoFunction, widen
+
+STEPS = 3  # chained; at a warm-up's step 0 the learning rate is 0
+SEGMENTS = "segment"  # in the name of the array with the number of each token's text, 0 for padding
+POSITIONS = "position"
+
+type Arrays = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two recordings, and how the right side's arrays are made from the left side's."""
+
+    result: str  # file of the result
+    left: str
+    right: str
+    batch: str = "same"  # "reversed": the sequences in reverse order; "texts alone": a sequence per text
+    parameters: dict[str, Any] = field(default_factory=dict)  # end of a name → {"stack" | "concatenate", "axis"}
+    planted: str = ""  # kind of change to plant into the right side's program
+
+
+class Wide:
+    """One step in float64, compiled when it first runs."""
+
+    def __init__(self, folder: str, planted: str = ""):
+        self.step = RecordedStep(Path(folder))
+        with mlir_context():
+            text, self.change = plant(self.step.text, planted) if planted else (self.step.text, "")
+            self.text = widen(text)
+        self.program = Program(self.text, self.step.devices, quickly=True)
+
+    def chain(self, first: Arrays, batches: Callable[[int], dict[int, Any]]) -> Iterator[list[Any]]:
+        """Yield the results of each step, each from the state after the step before and its own batch."""
+        given = [to_float64(one) for one in first]
+        for number in range(1, sys.maxsize):
+            results = self.program(given)
+            yield results
+            for n, output in self.step.fed.items():
+                given[n] = results[output]
+            for n, value in batches(number).items():
+                given[n] = to_float64(value)
+
+
+class Twins:
+    """Evaluates pairs, and keeps the results of the last left side."""
+
+    def __init__(self) -> None:
+        self.left: tuple[str, RecordedStep, list[list[Any]]] | None = None
+
+    def run_left(self, folder: str) -> tuple[RecordedStep, list[list[Any]]]:
+        """Return the step of a left side, and the results of its first steps."""
+        if self.left is None or self.left[0] != folder:
+            self.left = None
+            wide = Wide(folder)
+            chain = wide.chain(wide.step.first, wide.step.batch)
+            self.left = folder, wide.step, [next(chain) for _ in range(STEPS)]
+        return self.left[1], self.left[2]
+
+    def compare(self, pair: Pair) -> dict[str, Any]:
+        """Return the measured differences of a pair. Raises ValueError with a sentence if it cannot be compared."""
+        step, results = self.run_left(pair.left)
+        right = Wide(pair.right, pair.planted)
+        own = right.step
+        inputs = join(match(step.inputs, own.inputs), step.inputs, own.inputs, pair.parameters)
+        if pair.batch == "texts alone":
+            places = {slot.meaning: n for n, slot in enumerate(step.inputs) if slot.role == "data"}
+            for n, slot in enumerate(own.inputs):
+                if slot.role == "data" and slot.meaning in places:
+                    inputs[n] = Source((places[slot.meaning],), lambda values: values[0])
+        lost = [slot for slot, source in zip(own.inputs, inputs, strict=True) if source is None and _must_match(slot)]
+        if lost:
+            names = ", ".join(slot.meaning for slot in lost[:3])
+            raise ValueError(f"the left side has no counterpart of the right side's {names}: set `parameters`")
+
+        def given(number: int) -> list[Any]:
+            theirs = list(step.first)
+            for n, value in step.batch(number).items():
+                theirs[n] = value
+            theirs = arrange(pair.batch, step, theirs, own)
+            values = [source.take(theirs) if source else own.first[n] for n, source in enumerate(inputs)]
+            return [one.astype(like.dtype) for one, like in zip(values, own.first, strict=True)]
+
+        def batches(number: int) -> dict[int, Any]:
+            every = given(number)
+            return {n: every[n] for n in own.batch(0)}
+
+        outputs = join(match(step.outputs, own.outputs), step.outputs, own.outputs, pair.parameters)
+        states = []
+        for number, (theirs, ours) in enumerate(zip(results, right.chain(given(0), batches), strict=False)):
+            states.append({"state": f"step {number}", "results": measure(own.outputs, outputs, theirs, ours)})
+        used = {place for source in outputs if source for place in source.places}
+        unmatched = [f"left: {slot.meaning}" for n, slot in enumerate(step.outputs) if n not in used]
+        unmatched += [f"right: {slot.meaning}" for slot, one in zip(own.outputs, outputs, strict=True) if one is None]
+        return {"states": states, "unmatched": unmatched, "change": right.change}
+
+
+def arrange(batch: str, step: RecordedStep, values: list[Any], own: RecordedStep) -> list[Any]:
+    """Return the left side's arguments with the sequences of its batch in another order, or with a text in each."""
+    data = [n for n, slot in enumerate(step.inputs) if slot.role == "data" and len(slot.shape) > 1]
+    if batch == "reversed":
+        return [np.flip(value, 0) if n in data else value for n, value in enumerate(values)]
+    if batch == "texts alone":
+        rows = next((slot.shape[0] for slot in own.inputs if slot.role == "data" and len(slot.shape) > 1), 0)
+        return split_texts(step.inputs, values, data, rows)
+    return values
+
+
+def split_texts(slots: Sequence[Slot], values: list[Any], data: Sequence[int], rows: int) -> list[Any]:
+    """Return the arguments with one text per row, padded with 0. Raises ValueError if `rows` are too few."""
+    numbers = next((values[n] for n in data if SEGMENTS in slots[n].meaning), None)
+    if numbers is None:
+        raise ValueError("the batch does not say where a text ends")
+    places = []
+    for row, line in enumerate(numbers):
+        ends = [0, *(np.flatnonzero(np.diff(line)) + 1).tolist(), len(line)]
+        places += [(row, begin, end) for begin, end in pairwise(ends) if line[begin] != 0]
+    if len(places) > rows:
+        raise ValueError(f"the batch has {len(places)} texts, and the right side {rows} sequences: set a larger batch")
+    found = list(values)
+    for n in data:
+        alone = np.zeros((rows, *values[n].shape[1:]), values[n].dtype)
+        for target, (row, begin, end) in enumerate(places):
+            text = values[n][row, begin:end]
+            alone[target, : end - begin] = (text > 0).astype(text.dtype) if SEGMENTS in slots[n].meaning else text
+        found[n] = alone
+    return found
+
+
+def join(
+    sources: list[Source | None], theirs: Sequence[Slot], ours: Sequence[Slot], parameters: dict[str, Any]
+) -> list[Source | None]:
+    """Return the sources with those of arrays that are made from several, as a twin's file says."""
+    names = {(slot.role, slot.meaning): n for n, slot in enumerate(theirs)}
+    found = list(sources)
+    for n, slot in enumerate(ours):
+        for end, how in parameters.items():
+            if found[n] is None and slot.meaning.endswith(end):
+                parts = how["stack"] or how["concatenate"]
+                path = slot.meaning.removesuffix(end)
+                places = tuple(names[slot.role, path + part] for part in parts if (slot.role, path + part) in names)
+                if len(places) == len(parts):
+                    found[n] = Source(places, _joiner(how, slot.shape))
+    return found
+
+
+def _joiner(how: dict[str, Any], shape: tuple[int, ...]) -> Callable[[Sequence[Any]], Any]:
+    make = np.stack if how["stack"] else np.concatenate
+
+    def joined(values: Sequence[Any]) -> Any:
+        made = make(values, axis=how["axis"])
+        if made.shape != shape:
+            raise ValueError(f"`parameters` makes an array of {made.shape} where the right side has {shape}")
+        return made
+
+    return joined
+
+
+def measure(
+    slots: Sequence[Slot], sources: Sequence[Source | None], left: Arrays, right: Arrays
+) -> list[dict[str, Any]]:
+    """Return for each common result the left side's norm, the distance, and the factor that fits the right side best.
+
+    "rest" is the distance to factor · left. Integers have the number of different ones. null: a value is no number.
+    """
+    rows = []
+    for n, (slot, source) in enumerate(zip(slots, sources, strict=True)):
+        if source is None:
+            continue
+        ours, theirs = right[n], source.take(left)
+        row: dict[str, Any] = {"role": slot.role, "meaning": slot.meaning, "size": int(ours.size), "type": slot.type}
+        if slot.is_float:
+            flat, other = np.asarray(theirs, np.float64).ravel(), np.asarray(ours, np.float64).ravel()
+            square = float(flat @ flat)
+            factor = float(flat @ other) / square if square > 0 else None
+            row |= {"norm": distance(theirs, 0.0), "float64": distance(ours, theirs), "factor": factor}
+            row["rest"] = None if factor is None else distance(other, factor * flat)
+        else:
+            row |= {"norm": None, "different": int((ours.astype(np.int64) != theirs.astype(np.int64)).sum())}
+        rows.append(row)
+    return rows
+
+
+def _must_match(slot: Slot) -> bool:
+    return slot.role in ("parameter", "optimizer", "data", "quantisation") and slot.is_float
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write a JSON object per pair: {"error": sentence} if it cannot be compared."""
+    jax.config.update("jax_enable_x64", True)
+    twins = Twins()
+    for settings in json.loads(Path(argv[0]).read_text(encoding="utf-8"))["pairs"]:
+        pair, began = Pair(**settings), time.monotonic()
+        try:
+            found = twins.compare(pair)
+        except (ValueError, NoFunction) as error:
+            found = {"error": str(error), "no_function": isinstance(error, NoFunction)}
+        found["seconds"] = round(time.monotonic() - began, 2)
+        Path(pair.result).write_text(json.dumps(found), encoding="utf-8")
+        print(pair.result, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

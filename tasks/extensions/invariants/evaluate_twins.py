@@ -1,0 +1,172 @@
+"""Records the steps of planned pairs, each once, and evaluates them in float64: yields a result per pair."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from configs.environment import pass_on
+from tasks.experiments.observe_arm import observe_arm
+from tasks.experiments.recordings import IDENTITY
+from tasks.experiments.same_function import START
+from tasks.extensions.invariants.judge_twin import answer, judge_twin
+from tasks.extensions.invariants.twin_plans import TwinPair
+from tasks.extensions.invariants.twin_records import TwinResult
+from tasks.observe.recorder import read_observation
+from tasks.records import Observation, RunPlan
+from tasks.store.atomic import write_atomically
+
+LANES = 2
+PATIENCE_S = 900.0
+RECORDED, COMPARED = "recorded", "compared"
+BATCHES = 2  # the second call shows which results are the next call's arguments
+# the recorded step itself runs twice: its compile need not be thorough
+QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+type Say = Callable[[str], None]
+
+
+class Side(NamedTuple):
+    """One step to record. Sides with the same folder are one."""
+
+    plan: RunPlan
+    folder: Path
+    automatic: bool = False  # without custom gradients
+
+
+def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _: None) -> Iterator[TwinResult]:
+    """Yield the results in the order in which they are known; those that do not apply come first.
+
+    folder: for recordings and results, which later calls find there. say: takes a line about the progress.
+    """
+    ready = []
+    for pair in pairs:
+        if pair.plans is None:
+            yield answer(pair.twin, pair.case, "not applicable", pair.why_not)
+        else:
+            ready.append(pair)
+    groups: dict[str, list[TwinPair]] = {}
+    for pair in ready:
+        groups.setdefault(pair.case, []).append(pair)
+    known: dict[str, dict[str, Any]] = {}  # equal sides in two cases are compared once
+    with ThreadPoolExecutor(LANES) as pool:
+        recordings: dict[Path, Future[Observation]] = {}
+        for pair in ready:
+            for side in sides_of(pair, folder):
+                if side.folder not in recordings:
+                    recordings[side.folder] = pool.submit(record_side, side)
+        say(f"{len(recordings)} steps to record for {len(ready)} pairs")
+        evaluations = {}
+        with ThreadPoolExecutor(LANES) as others:
+            for case, group in groups.items():
+                evaluations[others.submit(_evaluate_group, group, folder, recordings, known)] = case
+            for done in as_completed(evaluations):
+                yield from done.result()
+                say(f"{evaluations[done]} is done")
+
+
+def sides_of(pair: TwinPair, folder: Path) -> tuple[Side, Side]:
+    """Return both sides of a pair, with the folders of their recordings."""
+    assert pair.plans is not None
+    left, right = (Side(plan, folder / RECORDED / plan.identity) for plan in pair.plans)
+    if pair.twin.gradients == "automatic":
+        right = Side(right.plan, right.folder.with_name(f"{right.folder.name}-automatic"), automatic=True)
+    return left, right
+
+
+def record_side(side: Side) -> Observation:
+    """Return the observation of a side: the recorded one, else a new one, for which its trainer starts."""
+    identity = side.folder / IDENTITY
+    if identity.is_file() and identity.read_text(encoding="utf-8") == side.plan.identity:
+        return read_observation(side.folder, side.plan.arm)
+    flags = f"{side.plan.environment.get('XLA_FLAGS', '')} {QUICKLY}".strip()
+    plan = side.plan.model_copy(update={"environment": {**side.plan.environment, "XLA_FLAGS": flags}})
+    found = observe_arm(plan, side.folder, tensors=False, batches=BATCHES, automatic_gradients=side.automatic)
+    if found.step is not None:
+        write_atomically(identity, side.plan.identity)
+    return found
+
+
+def _evaluate_group(
+    group: Sequence[TwinPair], folder: Path, recordings: dict[Path, "Future[Observation]"], known: dict[str, Any]
+) -> list[TwinResult]:
+    """Return the results of one case's pairs, in one process."""
+    found, wanted = [], []
+    for pair in group:
+        sides = sides_of(pair, folder)
+        observed = [recordings[side.folder].result() for side in sides]
+        silent = next((one for one in observed if one.step is None), None)
+        if silent is not None:
+            found.append(answer(pair.twin, pair.case, "not evaluated", _why_silent(silent, sides)))
+        else:
+            wanted.append((pair, sides))
+    wanted.sort(key=lambda one: str(one[1][0].folder))  # pairs with one left side follow each other
+    found += compare_recorded(wanted, folder)
+    return found
+
+
+def _why_silent(observation: Observation, sides: Sequence[Side]) -> str:
+    why = observation.notes[-1] if observation.notes else "no step was found"
+    return f"the step of the {observation.arm or sides[0].plan.arm} side was not recorded: {why}"
+
+
+def compare_recorded(wanted: Sequence[tuple[TwinPair, tuple[Side, Side]]], folder: Path) -> list[TwinResult]:
+    """Compare recorded pairs in one process with JAX; return their results. Pairs compared before are not run again."""
+    files, settings = [], []
+    for pair, (left, right) in wanted:
+        name = f"{left.folder.name}-{right.folder.name}{'-' + pair.twin.batch.replace(' ', '-')}.json"
+        result = folder / COMPARED / name
+        files.append(result)
+        if not result.exists():
+            own = {"result": str(result), "left": str(left.folder), "right": str(right.folder)}
+            own |= {"batch": pair.twin.batch}
+            own["parameters"] = {end: how.model_dump() for end, how in pair.twin.parameters.items()}  # type: ignore[assignment]
+            settings.append(own)
+    problem = run_pairs(settings, folder, devices=max([1, *(_devices(one) for _, both in wanted for one in both)]))
+    found = []
+    for (pair, _), result in zip(wanted, files, strict=True):
+        measured = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {"error": problem}
+        found.append(judge_twin(pair.twin, pair.case, measured))
+    return found
+
+
+def _devices(side: Side) -> int:
+    return read_observation(side.folder).devices
+
+
+def run_pairs(pairs: Sequence[dict[str, Any]], folder: Path, *, devices: int) -> str:
+    """Run the experiments in a process with JAX; return why some are missing, or ""."""
+    if not pairs:
+        return ""
+    place = folder / COMPARED
+    place.mkdir(parents=True, exist_ok=True)
+    name = f"{time.time_ns():x}"
+    settings, output = place / f"{name}.settings", place / f"{name}.log"
+    settings.write_text(json.dumps({"pairs": list(pairs)}), encoding="utf-8")
+    environment = pass_on(os.environ) | {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+    }
+    argv = [sys.executable, "-W", "ignore", str(START), "compare_twins", str(settings)]
+    problem = ""
+    with output.open("wb") as log:
+        try:
+            done = subprocess.run(
+                argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
+                timeout=PATIENCE_S + 60 * len(pairs),
+            )  # fmt: skip
+            if done.returncode:
+                problem = f"the evaluation ended with exit code {done.returncode}"
+        except subprocess.TimeoutExpired:
+            problem = "the evaluation took too long"
+    if not problem:
+        settings.unlink()
+        output.unlink()
+        return ""
+    lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return f"{problem} ({lines[-1] if lines else 'it printed nothing'}; see {output})"

@@ -1,0 +1,90 @@
+"""Turns the measured differences of a pair (see experiments/inside/compare_twins.py) into the answer for a twin."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import hypot
+from typing import Any
+
+from tasks.experiments.function_figures import FIRST_MOMENT, SAME, sizes_of
+from tasks.extensions.invariants.twin_files import Twin
+from tasks.extensions.invariants.twin_records import TwinAnswer, TwinGap, TwinResult
+from tasks.records.function import show_share
+from tasks.records.text import counted
+
+EXACT = 1e-11  # distance to factor · left, relative to the result, up to which the factor is exact
+MAX_GAPS = 6
+NO_KERNEL = "no interpreter for this kernel on a CPU"
+
+type Row = Mapping[str, Any]
+
+
+def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult:
+    """Return the answer for a twin in a case from the JSON object that the evaluation wrote."""
+    if "error" in measured:
+        return answer(twin, case, "not evaluated", measured["error"], seconds=measured.get("seconds", 0.0))
+    states = [(one["state"], one["results"]) for one in measured["states"]]
+    if broken := next((row for _, rows in states for row in rows if _is_broken(row)), None):
+        return answer(twin, case, "not evaluated", f"{broken['meaning']} is NaN or infinite in float64")
+    changed = next((row for _, rows in states for row in rows if row.get("different") and _counts(row)), None)
+    gaps = {state: list(_gaps(state, rows)) for state, rows in states}
+    worst = max((gap.float64 for found in gaps.values() for gap in found), default=0.0)
+    results = sum("float64" in row for row in states[0][1])
+    beyond = [gap for found in gaps.values() for gap in found if gap.float64 > SAME]
+    lost = [name for name in measured.get("unmatched", ()) if "rng" not in name.lower()]
+    if not beyond and changed is None and not any(row["role"] == "parameter" for row in states[0][1]):
+        return answer(twin, case, "not evaluated", f"the sides have no weights in common ({', '.join(lost[:2])})")
+    facts: dict[str, Any] = {"gap": worst, "results": results, "seconds": measured.get("seconds", 0.0)}
+    facts["gradients"] = _of_gradients(states[0][1])
+    if not beyond and changed is None:
+        equal = f"equal to {worst:.1g}" if worst else "equal in every bit"
+        return answer(twin, case, "same", f"{results} results of {counted(len(states), 'step')} are {equal}", **facts)
+    first = beyond[0].state if beyond else states[0][0]
+    shown = sorted((gap for gap in beyond if gap.state == first), key=lambda gap: -gap.float64)
+    facts["gaps"] = tuple(shown[:MAX_GAPS])
+    return answer(twin, case, "another", _say(facts["gradients"], shown, changed), **facts)
+
+
+def answer(twin: Twin, case: str, word: TwinAnswer, sentence: str, **facts: Any) -> TwinResult:
+    """Return a result."""
+    return TwinResult(
+        twin=twin.name, title=twin.title, why=twin.why, case=case, answer=word, sentence=sentence, **facts
+    )
+
+
+def _is_broken(row: Row) -> bool:
+    return "float64" in row and (row["norm"] is None or row["float64"] is None)
+
+
+def _counts(row: Row) -> bool:
+    """Whether a differing integer is a difference: random streams are counted in each API's own way."""
+    return bool(row["role"] not in ("random numbers", "other state"))
+
+
+def _gaps(state: str, rows: Sequence[Row]) -> Iterator[TwinGap]:
+    floats = [row for row in rows if "float64" in row]
+    for row, size in zip(floats, sizes_of(floats), strict=True):
+        factor = None
+        if row["factor"] is not None and row["rest"] is not None and row["rest"] <= EXACT * row["norm"]:
+            factor = row["factor"]
+        yield TwinGap(
+            state=state, role=row["role"], meaning=row["meaning"], float64=row["float64"] / size, factor=factor
+        )
+
+
+def _of_gradients(rows: Sequence[Row]) -> float | None:
+    found = [row for row in rows if row["role"] == "optimizer" and row["meaning"].startswith(FIRST_MOMENT)]
+    size = hypot(*(row["norm"] for row in found))
+    return hypot(*(row["float64"] for row in found)) / size if size else None
+
+
+def _say(gradients: float | None, shown: Sequence[TwinGap], changed: Row | None) -> str:
+    if not shown:
+        return f"{changed['meaning'] if changed else 'an integer'} differs"
+    own = [gap for gap in shown if gap.role == "optimizer" and gap.meaning.startswith(FIRST_MOMENT)]
+    factors = {f"{gap.factor:.6g}" for gap in own if gap.factor is not None}
+    if own and len(factors) == 1 and all(gap.factor is not None for gap in own):
+        name = own[0].meaning.removeprefix(FIRST_MOMENT)
+        which = "the gradient of " + name if len(own) == 1 else f"{len(own)} gradients ({name}, …)"
+        return f"{which} × {own[0].factor:.3f}, exactly, at {own[0].state}"
+    if gradients is not None and gradients > SAME and shown[0].state == "step 0":
+        return f"gradients differ by {show_share(gradients)} in float64"
+    return f"{shown[0].sentence} in float64 at {shown[0].state}"

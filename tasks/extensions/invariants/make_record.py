@@ -1,0 +1,87 @@
+"""Makes the record of invariants for one request: plans, evaluates, and looks for the first tensor that differs."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tasks.extensions.explain.explain_arms import explain_plans
+from tasks.extensions.invariants.evaluate_twins import LANES, Say, evaluate_twins
+from tasks.extensions.invariants.invariants_options import InvariantsOptions
+from tasks.extensions.invariants.twin_files import Twin
+from tasks.extensions.invariants.twin_plans import (
+    NAME,
+    TwinPair,
+    TwinRequest,
+    command_of,
+    name_trainer,
+    plan_twins,
+)
+from tasks.extensions.invariants.twin_records import MARKS, InvariantsRecord, TwinResult
+from tasks.resolve.plans import hash_identity
+
+EXPLAINED = "explained"
+MAX_EXPLAINED = LANES  # twins whose first tensor is looked for: each takes as long as both its recordings, twice
+
+
+def request_twins(options: InvariantsOptions) -> TwinRequest:
+    """Return the request of a command line or a run form."""
+    names = ("trainer", "ref", "repository", "cases", "software", "overrides", "model")
+    return TwinRequest(**{name: getattr(options, name) for name in names})
+
+
+def make_record(
+    request: TwinRequest, twins: Sequence[Twin], out: Path, say: Say = lambda _: None, *, prove: bool = False
+) -> InvariantsRecord:
+    """Return the answers for a request. out: the store's folder, which keeps recordings and results.
+
+    prove: also plant known faults. Raises ConfigError, CheckoutError, SoftwareError.
+    """
+    began = time.monotonic()
+    pairs, trainer = plan_twins(request, twins, out)
+    by_name = {(pair.twin.name, pair.case): pair for pair in pairs}
+    folder = out / NAME
+    found: dict[tuple[str, str], TwinResult] = {}
+    for result in evaluate_twins(pairs, folder, say):
+        found[result.twin, result.case] = result
+        if result.answer != "not applicable":
+            say(f"{MARKS[result.answer]} {result.title} · {result.case}: {result.sentence}")
+    results = [found[pair.twin.name, pair.case] for pair in pairs]
+    broken = [one for one in results if one.answer == "another"]
+    for one in broken[:MAX_EXPLAINED]:
+        say(f"looking for the first tensor of {one.title}")
+        first = find_first(by_name[one.twin, one.case], folder / EXPLAINED)
+        found[one.twin, one.case] = one.model_copy(update={"first": first})
+    results = [found[pair.twin.name, pair.case] for pair in pairs]
+    del prove
+    version = name_trainer(trainer, request)
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    facts = {"trainer": request.trainer, "version": version, "created": created}
+    following = ""
+    if broken:
+        following = command_of(request, by_name[broken[0].twin, broken[0].case].twin, broken[0].case) + " --full"
+    return InvariantsRecord(
+        id=hash_identity(facts | {"cases": request.cases, "twins": [twin.name for twin in twins]})[:10],
+        commit=trainer.commit if trainer else None,
+        results=tuple(results),
+        next=following,
+        seconds=round(time.monotonic() - began, 1),
+        **facts,
+    )
+
+
+def find_first(pair: TwinPair, folder: Path) -> str:
+    """Return the first tensor that differs in float64, with its line; "" if it is not found.
+
+    Starts both sides once more, and evaluates their steps operation by operation.
+    """
+    assert pair.plans is not None
+    if pair.twin.gradients != "own" or pair.twin.batch != "same":
+        return ""  # both sides are one program or one setting there
+    own = folder / f"{pair.plans[0].identity}-{pair.plans[1].identity}"
+    explanation = explain_plans(pair.plans, ("left", "right"), own)
+    first = explanation.tensors.first if explanation.tensors else None
+    if first is None:
+        return ""
+    place = f"{first.file}:{first.line}" if first.line else first.file
+    return f"{place} ({first.operation}{f' after {first.after}' if first.after else ''})"

@@ -1,0 +1,255 @@
+"""Turns twins and cases into pairs of run plans, one per side; a twin without a pair has the reason."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.checks import find_problems
+from configs.comparison import Arm, Comparison, Target, find, list_names, load_target
+from configs.data_checks import find_data_problems
+from configs.environment import PASSED_ON
+from configs.errors import ConfigError, Problems
+from configs.load import KEYS, Value, layer_from_overrides, merge_layers
+from configs.read import CONFIG_ROOT
+from configs.schema import Frozen
+from tasks.experiments.recordings import Both
+from tasks.extensions.invariants.twin_files import SEVERAL_DEVICES, SIDES, Twin, count_devices
+from tasks.records import RunPlan
+from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
+from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
+from tasks.resolve.commands import make_command
+from tasks.resolve.plans import Request, default_cache, hash_identity, name_run, plan_run
+from tasks.resolve.trainers.maxtext import show_value
+from tasks.resolve.trainers.trainer_source import TrainerSource
+
+NAME = "invariants"
+ONE_DEVICE = "cpu"
+SEQUENCES = 8  # of a batch over all devices
+# a step says nothing about an evaluation, a checkpoint or a restore beside it
+OUTSIDE: dict[str, Any] = {"eval_interval": -1, "resume_after_step": -1, "enable_checkpointing": False}
+MAXTEXT_RELEASE = "maxtext==0.2.5"
+MAXTEXT_ADDRESS = "https://github.com/AI-Hypercomputer/maxtext.git"
+
+
+class TwinRequest(Frozen):
+    """What a user wants to know: which twins, in which cases, of which version of which trainer."""
+
+    trainer: str = "maxview"
+    ref: str = ""  # branch, tag or commit; empty: the installed trainer
+    repository: str = ""
+    cases: tuple[str, ...] = ()
+    software: tuple[str, ...] = ()  # packages, or the path of a Python
+    overrides: tuple[str, ...] = ()  # key=value for both sides
+    model: str = ""
+
+
+class TwinPair(Frozen):
+    """One twin in one case, with the plans of both sides, or the reason why it does not apply."""
+
+    twin: Twin
+    case: str
+    plans: Both[RunPlan] | None = None
+    why_not: str = ""
+
+
+def choose_cases(request: TwinRequest) -> tuple[str, ...]:
+    """Return the cases of a request; by default 01_base. Raises ConfigError for an unknown one."""
+    if request.trainer == "command":
+        return ("command",)
+    names = request.cases or ("01_base",)
+    for name in names:
+        if name != "all":
+            find("cases", name)
+    return tuple(dict.fromkeys(list_names("cases") if "all" in names else names))
+
+
+def plan_twins(request: TwinRequest, twins: Sequence[Twin], out: Path) -> tuple[list[TwinPair], TrainerSource | None]:
+    """Return a pair for each case and twin, and the trainer. Raises ConfigError, CheckoutError, SoftwareError."""
+    cases = choose_cases(request)
+    if request.trainer == "command":
+        own = [twin for twin in twins if twin.command]
+        if not own:
+            raise ConfigError(["--trainer command: name a file with its two command lines: --twin mine.yml"])
+        return [TwinPair(twin=twin, case=cases[0], plans=_plan_commands(twin, out)) for twin in own], None
+    if request.model:
+        find("models", request.model)
+    trainer = find_trainer(request)
+    pairs = []
+    for case in cases:
+        for twin in twins:
+            try:
+                pairs.append(_plan_pair(request, trainer, twin, case, out))
+            except ConfigError as error:
+                pairs.append(TwinPair(twin=twin, case=case, why_not=error.problems[0]))
+    return pairs, trainer
+
+
+def find_trainer(request: TwinRequest) -> TrainerSource:
+    """Return the trainer of a request, checked out and with its packages."""
+    is_maxtext = request.trainer == "maxtext"
+    facts: dict[str, Any] = {"trainer": request.trainer, "ref": request.ref or None}
+    pythons = [word for word in request.software if "/" in word and "@" not in word]
+    packages = tuple(word for word in request.software if word not in pythons)
+    if is_maxtext and request.ref and not request.software:
+        packages = (MAXTEXT_RELEASE,)
+    if pythons and (packages or len(pythons) > 1):
+        raise ConfigError(["--with: name packages, or one Python"])
+    facts |= {"packages": packages, "python": pythons[0] if pythons else None}
+    repository = request.repository or (MAXTEXT_ADDRESS if is_maxtext else "")
+    comparison = Comparison(
+        name=NAME,
+        question="do the twins agree",
+        trainer=request.trainer,
+        target=ONE_DEVICE,
+        cases=("01_base",),
+        repeats=1,
+        tolerances="default",
+        arms=tuple(Arm(name=side, **facts) for side in SIDES),
+        repository=repository if request.ref and repository else None,
+    )
+    if request.repository and not request.ref:
+        raise ConfigError([f"--repository {request.repository}: name its branch, tag or commit with --ref, or --ref ."])
+    return prepare_trainers(comparison, ArmOverrides(aa=bool(request.ref)), default_cache())[SIDES[0]]
+
+
+def _plan_pair(request: TwinRequest, trainer: TrainerSource, twin: Twin, case: str, out: Path) -> TwinPair:
+    """Return the pair of a twin in a case. Raises ConfigError if the trainer cannot run a side."""
+    if request.trainer not in twin.trainers:
+        return TwinPair(twin=twin, case=case, why_not=f"{request.trainer} has no such setting")
+    case_config = _resolve(request, trainer, {}, case)[0].config.model_dump()
+    if problem := twin.conflict(case_config):
+        return TwinPair(twin=twin, case=case, why_not=problem)
+    plans = []
+    for side, setting in zip(SIDES, twin.sides, strict=True):
+        merged = {**twin.both, **setting}
+        resolved, target, more = _resolve(request, trainer, merged, case, origin=twin.origin)
+        command = make_command(target, trainer, resolved.config, arm=side)
+        plan = plan_run(
+            Request(comparison=NAME, arms=ArmOverrides(aa=True)), target, resolved, command,
+            case=case, arm=side, repeat=0, out=out,
+        )  # fmt: skip
+        plans.append(_with_words(plan, more))
+    if plans[0].identity == plans[1].identity and twin.batch == "same" and twin.gradients == "own":
+        return TwinPair(twin=twin, case=case, why_not="both sides are one setting in this case")
+    return TwinPair(twin=twin, case=case, plans=(plans[0], plans[1]))
+
+
+def _resolve(
+    request: TwinRequest, trainer: TrainerSource, setting: dict[str, Any], case: str, *, origin: str = ""
+) -> tuple[ResolvedConfig, Target, dict[str, Any]]:
+    """Return the config of one side, its target, and the values of keys that only MaxText has."""
+    root = CONFIG_ROOT
+    more = {key: value for key, value in setting.items() if key not in KEYS}
+    problems = Problems()
+    for key in more:
+        if trainer.maxtext is None or key not in trainer.maxtext.keys:
+            problems.lines.append(f"{trainer.maxtext.title if trainer.maxtext else 'maxview'} has no key '{key}'")
+    problems.raise_any()
+    own = {key: value for key, value in setting.items() if key in KEYS}
+    one = load_target(ONE_DEVICE)
+    layers = [read() for read in layers_of_case(one, case, request.model or None, root)]
+    below = {key: value.value for layer in layers for key, value in layer.items()}
+    needed = count_devices(below | own)
+    target = one if needed == 1 else load_target(SEVERAL_DEVICES)
+    if needed > 1:
+        layers = [read() for read in layers_of_case(target, case, request.model or None, root)]
+    small = {"max_target_length": 64, "per_device_batch_size": max(SEQUENCES // target.devices, 1)}
+    *lower, case_layer = layers
+    layers = [*lower, _layer(small, "target"), case_layer, _layer(OUTSIDE, "case"), _layer(own, "arm", origin)]
+    layers.append(layer_from_overrides(request.overrides))
+    config, values = merge_layers(layers)
+    problems.lines += find_problems(config, devices_of(target))
+    if trainer.kind == "maxview":
+        problems.lines += find_data_problems(config)
+    problems.raise_any()
+    resolved = ResolvedConfig(config=config, values=values)
+    return _without_unknown(resolved, trainer, own), target, more
+
+
+def _layer(values: dict[str, Any], layer: str, origin: str = NAME) -> dict[str, Value]:
+    return {key: Value(value=value, origin=origin or NAME, layer=layer) for key, value in values.items()}
+
+
+def _without_unknown(resolved: ResolvedConfig, trainer: TrainerSource, own: dict[str, Any]) -> ResolvedConfig:
+    """Return the config without the keys that maxview's trainer lacks at an older commit."""
+    if trainer.folder is None or trainer.maxtext is not None:
+        return resolved
+    from configs.read import read_yaml
+
+    known = frozenset(read_yaml(Path(trainer.folder) / "configs" / "base.yml"))
+    if missing := [key for key in own if key not in known]:
+        raise ConfigError([f"the trainer at {trainer.ref} has no key '{missing[0]}'"])
+    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
+
+
+def _with_words(plan: RunPlan, more: dict[str, Any]) -> RunPlan:
+    """Return a plan of MaxText with further `key=value` arguments."""
+    if not more:
+        return plan
+    kept = [word for word in plan.argv if word.partition("=")[0] not in more]
+    words = [f"{key}={show_value(value)}" for key, value in more.items()]
+    identity = hash_identity({"plan": plan.identity, "words": words})
+    return plan.model_copy(update={"argv": (*kept, *words), "identity": identity, "config": plan.config | more})
+
+
+def _plan_commands(twin: Twin, out: Path) -> Both[RunPlan]:
+    """Return the plans of a custom program's two command lines."""
+    folder = Path(twin.folder).expanduser().absolute()
+    if not folder.is_dir():
+        raise ConfigError([f"{twin.origin}: folder: {folder} is no folder: name the program's"])
+    target = load_target(ONE_DEVICE if twin.devices == 1 else SEVERAL_DEVICES)
+    plans = []
+    for side, words in zip(SIDES, twin.sides, strict=True):
+        argv = tuple(word.replace("{python}", sys.executable) for word in (*twin.command, *(words or ())))
+        identity = hash_identity({"argv": argv, "folder": str(folder), "environment": twin.environment})
+        run_name = name_run(twin.name, side, 0, identity)
+        plans.append(
+            RunPlan(
+                comparison=NAME,
+                case="command",
+                arm=side,
+                repeat=0,
+                trainer="command",
+                target=target.name,
+                backend="local",
+                config={"steps": 20},
+                origins={},
+                commit=None,
+                dirty=False,
+                versions={},
+                environment=twin.environment | target.environment,
+                passed_on=PASSED_ON,
+                argv=argv,
+                time_limit_s=target.time_limit_s,
+                run_name=run_name,
+                directory=str(out.absolute() / "runs" / run_name),
+                identity=identity,
+                start_folder=str(folder),
+            )
+        )
+    return plans[0], plans[1]
+
+
+def name_trainer(trainer: TrainerSource | None, request: TwinRequest) -> str:
+    """Return the trainer's version for people."""
+    if trainer is None:
+        return "command"
+    if trainer.version is not None:
+        short = trainer.version.short
+        return f"MaxText {short}" if trainer.maxtext else short
+    if trainer.maxtext is not None:
+        return trainer.maxtext.title
+    commit = f" {trainer.commit[:9]}" if trainer.commit else ""
+    return f"maxview{commit}{' with uncommitted changes' if trainer.dirty else ''}"
+
+
+def command_of(request: TwinRequest, twin: Twin, case: str) -> str:
+    """Return the command that asks for one twin in one case again."""
+    words = ["maxview", NAME]
+    words += ["--trainer", request.trainer] * (request.trainer != "maxview")
+    words += ["--ref", request.ref] * bool(request.ref)
+    words += ["--repository", request.repository] * bool(request.repository)
+    words += ["--case", case, "--twin", twin.name]
+    return shlex.join(words)

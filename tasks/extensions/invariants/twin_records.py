@@ -1,0 +1,108 @@
+"""The records of invariants: the answer for one twin in one case, and all answers for one version of a trainer."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from configs.schema import Frozen
+from tasks.records.function import name_result, show_share
+from tasks.records.text import counted
+
+TwinAnswer = Literal["same", "another", "not evaluated", "not applicable"]
+MARKS: dict[TwinAnswer, str] = {"same": "✓", "another": "✗", "not evaluated": "–", "not applicable": " "}
+
+
+class TwinGap(Frozen):
+    """How far one result of the right side is from the left side's, in float64."""
+
+    state: str  # "step 0"
+    role: str
+    meaning: str
+    float64: float  # relative to the result's size
+    factor: float | None = None  # right = factor · left, exactly; None: no such factor
+
+    @property
+    def sentence(self) -> str:
+        """The result with its difference, in words."""
+        name = name_result(self.role, self.meaning)
+        if self.factor is not None:
+            return f"{name} is exactly × {self.factor:.4g}" if self.factor else f"{name} is 0"
+        return f"{name} differs by {show_share(self.float64)}"
+
+
+class TwinResult(Frozen):
+    """The answer for one twin in one case."""
+
+    twin: str
+    title: str
+    why: str  # why the sides must agree
+    case: str
+    answer: TwinAnswer
+    sentence: str  # the figure; or why it was not evaluated, or does not apply
+    gap: float | None = None  # the largest relative difference in float64
+    gradients: float | None = None  # of all gradients together, at the first step
+    results: int = 0  # number of compared results of a step
+    gaps: tuple[TwinGap, ...] = ()  # the largest ones, at the first step that has any
+    first: str = ""  # the first tensor that differs, with file and line; empty: not looked for, or not found
+    seconds: float = 0.0
+
+
+class Planted(Frozen):
+    """One change planted into the right side's program, and whether the invariants saw it."""
+
+    twin: str
+    case: str
+    change: str  # what was changed, and where
+    is_fault: bool  # False: a refactoring that computes the same
+    is_reported: bool | None  # as another function; None: the changed program cannot be run
+    sentence: str
+
+
+class InvariantsRecord(Frozen):
+    """All answers for one version of a trainer."""
+
+    id: str
+    trainer: str
+    version: str  # for people: "main 7c1d2e3f4", "MaxText 0.2.5"
+    commit: str | None = None
+    created: str  # ISO 8601
+    results: tuple[TwinResult, ...]
+    planted: tuple[Planted, ...] = ()
+    broke: dict[str, str] = {}  # "twin case" → the first version at which it was found broken, after it had held
+    next: str = ""  # the next useful command
+    seconds: float = 0.0
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """The cases, in their order."""
+        return tuple(dict.fromkeys(one.case for one in self.results))
+
+    @property
+    def twins(self) -> tuple[str, ...]:
+        """The names of the twins, in their order."""
+        return tuple(dict.fromkeys(one.twin for one in self.results))
+
+    def having(self, *answers: TwinAnswer) -> Iterator[TwinResult]:
+        """Yield the results with one of the answers."""
+        return (one for one in self.results if one.answer in answers)
+
+    @property
+    def exit_status(self) -> int:
+        """1 if a twin computes another function; else 3 if one could not be evaluated, or none applies; else 0."""
+        answers = {one.answer for one in self.results}
+        if "another" in answers:
+            return 1
+        return 0 if "same" in answers and "not evaluated" not in answers else 3
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        tried = [*self.having("same", "another", "not evaluated")]
+        of = self.cases[0] if len(self.cases) == 1 else counted(len(self.cases), "case")
+        name = f"{of} · {self.version}"
+        if broken := [*self.having("another")]:
+            verb = "computes" if len(broken) == 1 else "compute"
+            return f"{len(broken)} of {counted(len(tried), 'twin')} of {name}: {verb} another function"
+        same = [*self.having("same")]
+        if len(same) == len(tried):
+            return f"{'every one of ' if len(same) > 1 else ''}{counted(len(same), 'twin')} of {name}: same function"
+        return f"{len(same)} of {counted(len(tried), 'twin')} of {name}: same function, the others not evaluated"
