@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 from configs.environment import pass_on
 from tasks.experiments.observe_arm import observe_arm
 from tasks.experiments.recordings import IDENTITY
-from tasks.experiments.same_function import START
+from tasks.experiments.run_inside import run_inside
 from tasks.extensions.invariants.judge_twin import answer, judge_twin
 from tasks.extensions.invariants.twin_plans import TwinPair
 from tasks.extensions.invariants.twin_records import TwinResult
@@ -22,7 +21,7 @@ from tasks.records import Observation, RunPlan
 from tasks.store.atomic import write_atomically
 
 LANES = 2
-PATIENCE_S = 900.0
+PATIENCE_S, PATIENCE_OF_PAIR_S = 900.0, 60.0
 RECORDED, COMPARED = "recorded", "compared"
 BATCHES = 2  # the second call shows which results are the next call's arguments
 # the recorded step itself runs twice: its compile need not be thorough
@@ -146,27 +145,17 @@ def run_pairs(pairs: Sequence[dict[str, Any]], folder: Path, *, devices: int) ->
     place = folder / COMPARED
     place.mkdir(parents=True, exist_ok=True)
     name = f"{time.time_ns():x}"
-    settings, output = place / f"{name}.settings", place / f"{name}.log"
+    settings, done, output = (place / f"{name}.{kind}" for kind in ("settings", "done", "log"))
     settings.write_text(json.dumps({"pairs": list(pairs)}), encoding="utf-8")
     environment = pass_on(os.environ) | {
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
     }
-    argv = [sys.executable, "-W", "ignore", str(START), "compare_twins", str(settings)]
-    problem = ""
-    with output.open("wb") as log:
-        try:
-            done = subprocess.run(
-                argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False,
-                timeout=PATIENCE_S + 60 * len(pairs),
-            )  # fmt: skip
-            if done.returncode:
-                problem = f"the evaluation ended with exit code {done.returncode}"
-        except subprocess.TimeoutExpired:
-            problem = "the evaluation took too long"
+    problem = run_inside(
+        "the evaluation", "compare_twins", (settings, done), python=sys.executable, environment=environment,
+        output=output, patience_s=PATIENCE_S + PATIENCE_OF_PAIR_S * len(pairs), say=lambda _: None,
+    )  # fmt: skip
     if not problem:
-        settings.unlink()
-        output.unlink()
-        return ""
-    lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return f"{problem} ({lines[-1] if lines else 'it printed nothing'}; see {output})"
+        for file in (settings, done, output):
+            file.unlink()
+    return problem
