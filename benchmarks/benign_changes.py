@@ -18,6 +18,9 @@ TRANSPOSED = (
 )
 
 
+OLDER_JAX = ("jax==0.10.2", "flax==0.12.8")
+
+
 class SettingsPair(NamedTuple):
     """Two settings of the trainer that must compute one function."""
 
@@ -26,6 +29,7 @@ class SettingsPair(NamedTuple):
     baseline: tuple[str, ...]
     candidate: tuple[str, ...]
     targets: tuple[str, str] = ("cpu", "cpu")
+    packages: tuple[str, ...] = ()  # other versions, for the candidate
 
 
 EDITS = (
@@ -98,6 +102,10 @@ SETTINGS = (
     ),
     SettingsPair("float32 at two precisions", "16_f32_exact", (), ("matmul_precision=default",)),
     SettingsPair("Linen and NNX", "01_base", (), ("pure_nnx=true",)),
+    *(
+        SettingsPair(f"JAX 0.12 and 0.10, {case}", case, (), ("pure_nnx=true",), packages=OLDER_JAX)
+        for case in ("01_base", "03_dropout", "06_moe")
+    ),
     SettingsPair("flash and dot product", "15_flash_attention", (), ("attention=dot_product",)),
     SettingsPair(
         "one device and fsdp 8", "01_base", ("per_device_batch_size=8",), ("per_device_batch_size=1",),

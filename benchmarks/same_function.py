@@ -29,6 +29,7 @@ from benchmarks.planted_changes import PLANTED, PlantedChange, plant
 from tasks.experiments.recordings import SIDES
 from tasks.experiments.same_function import RESULT, compare_functions
 from tasks.records import FunctionComparison, RunPlan
+from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.plans import Request, resolve
 
 SMALL = ("max_target_length=64", "steps=12", "enable_checkpointing=false")
@@ -46,15 +47,23 @@ class Outcome(NamedTuple):
     others: dict[str, bool]
 
 
-def plan_of(case: str, settings: Sequence[str], target: str, folder: Path, tree: Path | None = None) -> RunPlan:
-    """Return the plan of one training of the small model; of the source in `tree` if given."""
+def plan_of(
+    case: str,
+    settings: Sequence[str],
+    target: str,
+    folder: Path,
+    tree: Path | None = None,
+    packages: Sequence[str] = (),
+) -> RunPlan:
+    """Return the plan of one training of the small model; of the source in `tree`, with other packages if given."""
     arm = "nnx" if NNX in settings else "linen"
     settings = [word for word in settings if word != NNX]
     own = [word.partition("=")[0] for word in settings]
     small = [word for word in SMALL if word.partition("=")[0] not in own]
     request = Request(
-        comparison="linen-vs-nnx", cases=(case,), target=target, overrides=(*small, *settings), repeats=1, model="tiny"
-    )
+        comparison="linen-vs-nnx", cases=(case,), target=target, overrides=(*small, *settings), repeats=1, model="tiny",
+        arms=ArmOverrides(software=tuple(f"{arm}:{package}" for package in packages)),
+    )  # fmt: skip
     plan = next(plan for plan in resolve(request, folder) if plan.arm == arm)
     return plan.model_copy(update={"checkout": str(tree), "identity": f"{plan.identity} {tree}"}) if tree else plan
 
@@ -105,8 +114,8 @@ def measure_edit(change: PlantedChange, folder: Path, *, is_benign: bool) -> Out
 
 def measure_settings(pair: benign_changes.SettingsPair, folder: Path) -> Outcome:
     """Compare the trainer with itself under other settings."""
-    sides = zip((pair.baseline, pair.candidate), pair.targets, strict=True)
-    left, right = (plan_of(pair.case, settings, target, folder) for settings, target in sides)
+    left = plan_of(pair.case, pair.baseline, pair.targets[0], folder)
+    right = plan_of(pair.case, pair.candidate, pair.targets[1], folder, packages=pair.packages)
     return measure(pair.name, (left, right), folder / "experiments", is_benign=True)
 
 

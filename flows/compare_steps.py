@@ -17,6 +17,7 @@ from prefect.logging import get_run_logger
 from flows.step_parts import IO
 from tasks.diff.assemble_case import compare_checkpoints, compare_programs
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case
+from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next, add_next_of_experiments
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
@@ -221,12 +222,15 @@ def experiments_step(
     roots = (plans[0].checkout or plans[0].start_folder or "", plans[1].checkout or plans[1].start_folder or "")
     program = compare_program_files(paths[0], paths[1], names, roots)
     get_run_logger().info("%s", program.sentence)
+    flags = [[plan.environment.get(name) for name in COMPILER_FLAGS] for plan in plans]
+    compiler = (observations[0].software, flags[0]) == (observations[1].software, flags[1])
+    one = program.answer == "same text" and compiler
     turns = None
-    if "time" in only and program.answer != "same text":
+    if "time" in only and not one:
         turns = interleave(plans, names, folder, limits, say=say)
         get_run_logger().info("%s", turns.problem or turns.wall)
     function = None
-    if "function" in only and program.answer != "same text":
+    if "function" in only and not one:
         small, stands_for = find_stand_ins(request, case.case, plans, store.path)
         place = folder / ("function" if stands_for else "")
         function = compare_functions(small, names, place, stands_for=stands_for, say=say)

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
+from tasks.diff.arms import ArmRuns
 from tasks.diff.compare_runs import comparison_id, diff
 from tasks.diff.decide_noisy import chance_of
+from tasks.diff.floors import run_one_executable
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
 from tasks.records import (
@@ -81,19 +83,25 @@ def add_code_note(headline: str, code: Sequence[CodeVersion]) -> str:
 
 
 def may_differ_in_time(case: CaseRuns) -> bool:
-    """Return whether both arms ended well and their programs are not proved to be one."""
+    """Return whether both arms ended well and their executables are not proved to be one."""
     record = compare_case(case)
-    one_program = any(floor.name == "same program" and floor.holds and floor.same_text for floor in record.floors)
-    return not record.has_died and not one_program
+    return not record.has_died and not _is_one_executable(case, record)
 
 
 def bits_differ(case: CaseRuns) -> bool:
     """Return whether both arms ended well and differ in a loss, a norm or a final array."""
     record = compare_case(case)
-    if record.has_died or record.aa or any(floor.name == "same program" and floor.holds for floor in record.floors):
+    if record.has_died or record.aa or _is_one_executable(case, record):
         return False
     bits = next((floor.holds for floor in record.floors if floor.name == "same bits"), None)
     return bits is False or any(parity.different for parity in record.parities)
+
+
+def _is_one_executable(case: CaseRuns, record: ComparisonRecord) -> bool:
+    baseline, candidate = (
+        ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in _sides(case, _rules_of(case))
+    )
+    return run_one_executable((baseline, candidate), list(record.floors))
 
 
 def case_id(case: CaseRuns) -> str:

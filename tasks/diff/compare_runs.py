@@ -13,7 +13,7 @@ from tasks.diff.decide import ONE_RUN
 from tasks.diff.decide_by_function import decide_loss, excuse_rounding, rounding_row
 from tasks.diff.decide_curves import CurveContext, decide_value, decide_values
 from tasks.diff.decide_noisy import NO_USE
-from tasks.diff.floors import excuse_of, floors_of, has_same_program
+from tasks.diff.floors import excuse_of, floors_of, run_one_executable
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
 from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
 from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
@@ -86,7 +86,7 @@ def diff(
         arms, declared=frozenset(rules.declared), effects=effects_of(rules, function), aa=aa, parities=compared
     )
     floors = floors_of(arms, program, function)
-    proved, excuse = has_same_program(floors), excuse_of(arms, floors)
+    proved, excuse = run_one_executable(arms, floors), excuse_of(arms, floors)
     circumstances = (circumstances or Circumstances()).model_copy(update={"excuse": excuse})
     if any(finding.effect == "blocks" for finding in findings):
         circumstances = circumstances.model_copy(update={"instead": NO_USE})

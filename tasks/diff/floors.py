@@ -19,6 +19,7 @@ COMPARED_COLUMNS = ("loss", "grad_norm", "param_norm")  # of the metrics files
 # trainer of a plan → its name in messages
 TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText", "command": "the command"}
 OTHER_STEPS = "the arms did not train the same steps"
+COMPILER_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 ONE_SOURCE = "one program, source, config and software"
 ONE_CODE = (
     "one program, config and software, and the sources differ only in comments, docstrings, layout or names of local "
@@ -172,6 +173,17 @@ def _same_checkpoint(arms: Arms, untried: str = "no arm tried to restore the oth
 def has_same_program(floors: list[Floor]) -> bool:
     """Return whether the floor `same program` proves that the programs of both arms have the same text."""
     return any(floor.name == "same program" and floor.holds and floor.same_text for floor in floors)
+
+
+def run_one_executable(arms: Arms, floors: list[Floor]) -> bool:
+    """Return whether all runs have programs of the same text, from compilers of the same version and flags."""
+    return has_same_program(floors) and len({_compiler_of(run) for arm in arms for run in arm.runs}) == 1
+
+
+def _compiler_of(run: RunRecord) -> tuple[str | None, ...]:
+    software = run.reading.environment
+    variables = run.plan.environment if run.plan is not None else {}
+    return software.jax, software.jaxlib, software.libtpu, *(variables.get(name) for name in COMPILER_FLAGS)
 
 
 def excuse_of(arms: Arms, floors: list[Floor]) -> str:

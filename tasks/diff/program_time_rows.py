@@ -2,9 +2,9 @@
 
 from configs.verdict_rules import Tolerance, VerdictRules
 from tasks.diff.arms import Arms
-from tasks.diff.decide import show_duration, show_threshold
+from tasks.diff.decide import decide_exact, show_duration, show_threshold
 from tasks.diff.metric_rows import NOT_JUDGED, make_row
-from tasks.metrics.program_metrics import GIB
+from tasks.metrics.program_metrics import GIB, MEMORY
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records import Decision, Measured, MetricDiff, ProgramTimes, TimeRatio, Verdict
 from tasks.records.text import counted, show_interval
@@ -81,6 +81,17 @@ def program_time_row(arms: Arms, times: ProgramTimes | None, rules: VerdictRules
     right = left * (1 + times.wall.effect)
     cells = [Measured(value=one, text=f"{one:.{PROGRAM_TIME.decimals}f}") for one in (left, right)]
     return make_row(PROGRAM_TIME, (cells[0], cells[1]), arms, decide_program(times, tolerance_of_program(rules)))
+
+
+def turned_memory_row(arms: Arms, times: ProgramTimes, rules: VerdictRules) -> MetricDiff | None:
+    """Return the row of both programs' memory on one device, by the compiler of the turns; None if it is unknown."""
+    left, right = times.peak_bytes
+    if left is None or right is None:
+        return None
+    sizes, tolerance = (left / GIB, right / GIB), rules.tolerances[MEMORY.tolerance]
+    decision = decide_exact(*sizes, better=MEMORY.better, tolerance=tolerance, precision=MEMORY.precision)
+    cells = [Measured(value=one, text=f"{one:.{MEMORY.decimals}f}") for one in sizes]
+    return make_row(MEMORY, (cells[0], cells[1]), arms, decision)
 
 
 def leave_to_runs(row: MetricDiff, runs: MetricDiff) -> MetricDiff:

@@ -12,9 +12,9 @@ from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
 from tasks.diff.compare_runs import conclude
 from tasks.diff.decide import ONE_PROGRAM
 from tasks.diff.decide_by_function import rounding_row
-from tasks.diff.floors import floor_of_function, has_same_program
+from tasks.diff.floors import floor_of_function, run_one_executable
 from tasks.diff.metric_rows import make_row
-from tasks.diff.program_time_rows import program_time_row
+from tasks.diff.program_time_rows import program_time_row, turned_memory_row
 from tasks.experiments.recordings import Both
 from tasks.ingest.run_record import name_version
 from tasks.metrics.result_metrics import FUNCTION
@@ -61,7 +61,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     every = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=plan.aa, parities=())
     findings = [one for one in every if one.kind in KINDS_WITHOUT_RUNS]
     floors = list(_floors(found.program, found.function))
-    proved = has_same_program(floors)
+    proved = run_one_executable(arms, floors)
     rows: list[MetricDiff] = []
     if proved:
         cells = Measured(text="one program")
@@ -70,6 +70,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     elif found.turns is not None:
         row = program_time_row(arms, found.turns, rules)
         rows.append(row or _missing_row(arms, found.turns.problem))
+        rows += [memory] if (memory := turned_memory_row(arms, found.turns, rules)) else []
     if found.function is not None:
         rows += [row for row in (_function_row(arms, found.function), rounding_row(arms, found.function)) if row]
     verdict, headline = conclude(arms, findings, rows, floors)

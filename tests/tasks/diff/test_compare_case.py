@@ -8,13 +8,14 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.verdict_rules import Group, Tolerance, load_verdict_rules
-from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.diff.compare_case import CaseRuns, bits_differ, compare_case, may_differ_in_time
 from tasks.diff.decide_noisy import CHANCE, chance_of
 from tasks.records import CodeVersion, ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.plans import Request, resolve
 
 type MakeRun = Callable[..., RunRecord]
 
+LOSSES = (9.0, 8.5, 8.1, 7.9, 7.5, 7.3)
 EVEN, SLOWER = (3.0, *[0.1] * 5), (3.0, *[0.103] * 5)
 SAME_PROGRAM = {"program": {"stablehlo_sha256": "f00d" * 16}}
 
@@ -110,3 +111,19 @@ def test_the_headline_says_that_the_code_does_not_differ(make_run: MakeRun, chan
     assert record.code == versions
     plain = compare(*(make_run(arm, plan={}) for arm in versions))
     assert record.headline == f"{plain.headline}{note}"
+
+
+@pytest.mark.parametrize(
+    ("jaxlib", "flags", "differ"), [("0.12.0", "", False), ("0.11.2", "", True), ("0.12.0", "-O0", True)]
+)
+def test_one_program_of_two_compilers_may_differ_in_time_and_bits(
+    make_run: MakeRun, jaxlib: str, flags: str, differ: bool
+) -> None:
+    linen = make_run("linen", plan={}, losses=LOSSES, record=SAME_PROGRAM)
+    software = linen.reading.environment.model_copy(update={"jax": jaxlib, "jaxlib": jaxlib})
+    plan = {"environment": {"XLA_FLAGS": flags}} if flags else {}
+    losses = [loss + 1e-3 for loss in LOSSES]
+    nnx = make_run("nnx", plan=plan, losses=losses, reading={"environment": software}, record=SAME_PROGRAM)
+    runs = (linen, nnx)
+    case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=runs)
+    assert (may_differ_in_time(case), bits_differ(case)) == (differ, differ)

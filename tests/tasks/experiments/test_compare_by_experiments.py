@@ -1,0 +1,53 @@
+"""Two arms that were not trained: rows of their programs' time and memory, and one program of two compilers."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments
+from tasks.records import ComparisonRecord, Observation, ProgramExplanation, ProgramTimes, RunPlan, TimeRatio
+
+RATIO = TimeRatio(effect=0.001, low=-0.004, high=0.006)
+TURNS = ProgramTimes(
+    wall=RATIO, cpu=RATIO, step_s=(0.1, 0.1), draws=8, rounds=80, steps=(80, 80), limit_s=60.0,
+    peak_bytes=(2**30, 3 * 2**29),
+)  # fmt: skip
+
+
+def compare(jaxlib: str, **found: Any) -> ComparisonRecord:
+    plans = [
+        RunPlan(
+            comparison="linen-vs-nnx", case="01_base", arm=arm, repeat=0, trainer="maxview", target="cpu",
+            backend="local", config={"steps": 6}, origins={}, commit=None, dirty=False, versions={},
+            environment={"JAX_PLATFORMS": "cpu"}, argv=(sys.executable,), time_limit_s=60, run_name=arm,
+            directory=f"/out/runs/{arm}", identity=arm,
+        )
+        for arm in ("linen", "nnx")
+    ]  # fmt: skip
+    observations = [
+        Observation(arm=plan.arm, step="train_step", platform="cpu", devices=1, software={"jaxlib": version})
+        for plan, version in zip(plans, ("0.12.0", jaxlib), strict=True)
+    ]
+    given = Experiments(
+        plans=(plans[0], plans[1]), observations=(observations[0], observations[1]), logs=("a/log", "b/log"), **found
+    )
+    return compare_by_experiments(given)
+
+
+ONE_TEXT = ProgramExplanation(answer="same text", sentence="both arms lower the same StableHLO text", hashes=("a", "a"))
+
+
+@pytest.mark.parametrize(("jaxlib", "words"), [("0.12.0", ["same"]), ("0.11.2", [])])
+def test_one_text_is_one_program_for_one_compiler_only(jaxlib: str, words: list[str]) -> None:
+    record = compare(jaxlib, program=ONE_TEXT)
+    assert [row.verdict for row in record.rows if row.metric == "program_step_s"] == words
+
+
+def test_memory_of_the_turns_is_a_row() -> None:
+    record = compare("0.12.0", turns=TURNS)
+    rows = {row.metric: row for row in record.rows}
+    assert rows["program_step_s"].verdict == "same"
+    assert (rows["program_memory_gb"].baseline, rows["program_memory_gb"].candidate) == (1.0, 1.5)
+    assert rows["program_memory_gb"].verdict == "regressed"
+    assert "nothing was trained" in record.headline
