@@ -4,7 +4,6 @@ A comparison trains two arms (the compared versions of a trainer or of its setti
 per repeat for every case (a set of config values that both arms share).
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -18,11 +17,11 @@ from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import read_rules
 from configs.load import Value, explain, layer_from_map
+from configs.names import NAME, NAME_RULE, Kind, find
 from configs.read import CONFIG_ROOT, display_path, first_comment, origin_of, plain, read_yaml
 from configs.schema import Frozen
 from configs.topologies import GIB, find_topology
 
-type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
 type Named = tuple[
     Kind, str, tuple[str | int, ...]
 ]  # a reference from one YAML file to another: kind and name of the other file, and the keys that lead to the reference
@@ -35,21 +34,10 @@ BY_DEVICE = (
     "step_cpu_time_s",
 )  # metrics that a tolerances file may omit: configs/noise.yml has their tolerances for every kind of device
 
-SINGULAR: Mapping[Kind, str] = {
-    "cases": "case",
-    "models": "model",
-    "targets": "target",
-    "comparisons": "comparison",
-    "tolerances": "set of tolerances",
-    "comparability": "set of findings",
-}
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_NAME_RULE = "a name begins with a letter or digit and has only letters, digits, '.', '_' and '-', at most 64"
-
 
 def _check_name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise ValueError(_NAME_RULE)
+    if not NAME.fullmatch(text):
+        raise ValueError(NAME_RULE)
     return text
 
 
@@ -271,22 +259,6 @@ class Target(Frozen):
         if settings.devices not in (None, self.devices):
             raise ConfigError([f"{where}: {self.backend} selects {settings.devices} devices, not {self.devices}"])
         return settings
-
-
-def list_names(kind: Kind, *, root: Path = CONFIG_ROOT) -> tuple[str, ...]:
-    """Return the names of the files in configs/KIND, sorted and without `.yml`."""
-    return tuple(sorted(path.stem for path in (root / kind).glob("*.yml")))
-
-
-def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
-    """Return the path of configs/KIND/NAME.yml. Raises ConfigError with the known names if there is no such file."""
-    names = list_names(kind, root=root)
-    if name in names:
-        return root / kind / f"{name}.yml"
-    shape = "" if _NAME.fullmatch(name) else f"; {_NAME_RULE}"
-    raise ConfigError(
-        [f"unknown {SINGULAR[kind]} '{name}'{suggest(name, names)}{shape}; there are: {', '.join(names)}"]
-    )
 
 
 def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given: Any) -> T:

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from configs.comparison import Size, Target, find, load_comparison, load_target, tolerance_names
+from configs.comparison import Size, Target, load_comparison, load_target, tolerance_names
 from configs.errors import ConfigError
 from configs.findings import KINDS, Effect, Effects, FindingKind, load_rules, read_rules
 from configs.load import explain, read_entries
+from configs.names import find
 from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
 from configs.schema import Frozen
 

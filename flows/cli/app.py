@@ -1,50 +1,51 @@
-"""The command line `maxview`: registers the commands, and converts results and errors into exit statuses."""
+"""The command line `maxview`: names the commands, and converts results and errors into exit statuses.
+
+A command's module is imported when the command runs: the help of all commands takes none of them.
+"""
 
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Sequence
 from importlib.metadata import version
 
 import cyclopts
-from pydantic import ValidationError
-from rich.console import Console
 
-from flows.cli.commands.bisect import bisect
-from flows.cli.commands.bless import bless
-from flows.cli.commands.compare import compare
-from flows.cli.commands.configs import cases, resolve_command
-from flows.cli.commands.explain import explain
-from flows.cli.commands.history import history
-from flows.cli.commands.ingest import ingest
-from flows.cli.commands.invariants import invariants
-from flows.cli.commands.nightly import nightly
-from flows.cli.commands.preflight import preflight
-from flows.cli.commands.run_flow import FlowError
-from flows.cli.commands.scrape import scrape
-from flows.cli.commands.services import doctor, down, up
-from flows.cli.commands.site import site
-from flows.cli.commands.verify import verify
+from configs.errors import suggest
+from flows.cli.examples import EXAMPLES, show_examples
 from flows.cli.interrupts import INTERRUPTED, say_interrupted
 
+MAX_LINE = 2_000  # characters of a line of an error; longer ones are shortened
 MAX_ARGUMENT_LENGTH = 4_096  # characters; Linux limits a path to as many bytes
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
-
-
-def explain_error(error: cyclopts.CycloptsError) -> str:
-    """Return the message about a wrong option; for an error of pydantic, a line per option with reason and value."""
-    if not isinstance(error.__cause__, ValidationError):
-        return str(error)
-    return "\n".join(
-        f"--{str(item['loc'][-1]).replace('_', '-')}: {item['msg'].partition(',')[0]}, got {item['input']!r:.80}"
-        for item in error.__cause__.errors()
-    )
 
 
 def show_default(value: object) -> str | None:
     """Return an option's default as text for a command's help; None, which shows nothing, for "", 0, False and None."""
     return None if value in ("", False, None) else str(value)
 
+
+START, WHY, OPERATE = (cyclopts.Group(name, sort_key=number) for number, name in enumerate(("Start", "Why", "Operate")))
+COMMANDS = {  # name → group, where its function is, and its line in the help
+    "compare": (START, "compare:compare", "Train both arms of a comparison and report their differences."),
+    "ingest": (START, "ingest:ingest", "Compare runs that have finished, from their logs."),
+    "doctor": (START, "services:doctor", "Report what this machine, or a target, has and lacks."),
+    "explain": (WHY, "explain:explain", "Say why two arms differ: tensor, operations, lines, commits."),
+    "bisect": (WHY, "bisect:bisect", "Find the commit, or package version, that changed a metric."),
+    "invariants": (WHY, "invariants:invariants", "Evaluate a trainer's own twins: settings that must not matter."),
+    "history": (WHY, "history:history", "Show every metric over time, and its changes of level."),
+    "preflight": (OPERATE, "preflight:preflight", "Compile both arms for a TPU slice, without one."),
+    "nightly": (OPERATE, "nightly:nightly", "Run every case of every comparison in configs/nightly.yml."),
+    "scrape": (OPERATE, "scrape:scrape", "Read logs of any supported trainer into tables."),
+    "verify": (OPERATE, "verify:verify", "Verify that checkpoints exist and are complete; compare two."),
+    "bless": (OPERATE, "bless:bless", "Keep the candidate's runs as the baseline."),
+    "cases": (OPERATE, "cases:cases", "List the cases, targets, models and comparisons."),
+    "resolve": (OPERATE, "resolve:resolve_command", "Show a case's config with the origin of every value."),
+    "site": (OPERATE, "site:site", "Build or serve the pages, or make an example of them."),
+    "up": (OPERATE, "services:up", "Start a Prefect server with a worker on this machine."),
+    "down": (OPERATE, "services:down", "Stop what `maxview up` started, and an idle server."),
+}
 
 app = cyclopts.App(
     name="maxview",
@@ -56,65 +57,28 @@ app = cyclopts.App(
     default_parameter=cyclopts.Parameter(show_default=show_default),
     help_format="plaintext",  # not Markdown, whose renderer is slow to import
     suppress_keyboard_interrupt=False,  # `call` handles it
-    error_formatter=lambda error: cyclopts.CycloptsPanel(explain_error(error)),
 )
-EXAMPLES = {  # command → arguments of two examples; they can be run as shown if the files and refs exist
-    "compare": (
-        "linen-vs-nnx --case 03_dropout --case 04_int8",
-        "main-vs-branch --branch HEAD --until-decided --budget 10m",
-    ),
-    "explain": ("linen-vs-nnx", "maxview-out/runs/A maxview-out/runs/B --out kit"),
-    "bisect": ("main-vs-branch --good v1 --bad main --case 01_base", "main-vs-branch --good HEAD~8 --bad HEAD"),
-    "preflight": ("linen-vs-nnx", "linen-vs-nnx --case 03_dropout --target v5e-32"),
-    "invariants": ("", "--case all --twin scan --twin mesh-fsdp", "--trainer maxtext --with maxtext==0.2.5"),
-    "ingest": ("a.log b.log --case 03_dropout", "--baseline a1.log a2.log --candidate b1.log b2.log"),
-    "scrape": ("train.log", "train.log --format json -o train.json"),
-    "verify": ("maxview-out/runs/A/checkpoints", "gs://bucket/run/checkpoints --json"),
-    "cases": ("", "--json"),
-    "resolve": ("03_dropout", "03_dropout --target v6e-32 --set steps=50"),
-    "up": ("", "--port 4300 --out gs://bucket/maxview"),
-    "down": ("", "--state folder"),
-    "nightly": ("", "--case 01_base --comparison linen-vs-nnx --target cpu"),
-    "history": ("", "--out gs://bucket/maxview"),
-    "doctor": ("", "--target v6e-32"),
-    "bless": ("linen-vs-nnx --reason 'a new default'", "main-vs-branch --case 01_base --reason 'remat is off'"),
-    "site build": ("", "--out gs://bucket/maxview"),
-    "site serve": ("--port 0", "--out maxview-demo"),
-    "site demo": ("", "page.txt --out example"),
-}
-
-
-def show_examples(name: str) -> str:
-    """Return the text with a command's examples, which follows the command's help."""
-    return "Examples:\n\n" + "\n\n".join(f"    maxview {name} {words}".rstrip() for words in EXAMPLES[name])
-
-
-for command in (
-    compare, explain, bisect, invariants, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor,
-    bless,
-):  # fmt: skip
-    app.command(command, help_epilogue=show_examples(command.__name__))
-app.command(resolve_command, name="resolve", help_epilogue=show_examples("resolve"))
-for name in ("build", "serve", "demo"):
-    site[name].help_epilogue = show_examples(f"site {name}")
-app.command(site)
-app.register_install_completion_command(name="completion")
+for number, (name, (group, place, summary)) in enumerate(COMMANDS.items()):
+    options = {"help_epilogue": show_examples(name)} if name in EXAMPLES else {}
+    app.command(f"flows.cli.commands.{place}", name=name, help=summary, group=group, sort_key=number, **options)
+app.register_install_completion_command(
+    name="completion", group=OPERATE, help="Install completion of commands and options for the shell."
+)
+app["--help"].group = app["--version"].group = OPERATE
 
 
 def call(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. Errors in the input are printed as one message on standard error."""
-    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        check_arguments(sys.argv[1:] if argv is None else argv)
+        check_arguments(words)
         check_home()
-        result = app(argv, exit_on_error=False, print_error=True, result_action="return_value")
-    except cyclopts.CycloptsError:
-        return 2  # cyclopts has printed the error
-    except (ValueError, FlowError) as error:
-        from tasks.records.text import visible_lines
-
-        errors.print(f"maxview: {visible_lines(str(error))}")
-        return 2
+        check_command(words)
+        result = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except cyclopts.CycloptsError as error:
+        return report(explain_error(error, words))
+    except ValueError as error:
+        return report(str(error))
     except OSError as error:
         from tasks.store.atomic import explain_full
 
@@ -123,14 +87,64 @@ def call(argv: Sequence[str] | None = None) -> int:
             message = f"{error.filename}: cannot be used ({error.strerror}); check the path and your rights"
         if message is None:
             raise
-        from tasks.records.text import visible_lines
-
-        errors.print(f"maxview: {visible_lines(message)}")
-        return 2
+        return report(message)
     except KeyboardInterrupt:
         say_interrupted()
         return INTERRUPTED
+    except Exception as error:
+        if not is_flow_error(error):
+            raise
+        return report(str(error))
     return result if isinstance(result, int) else 0
+
+
+def is_flow_error(error: Exception) -> bool:
+    """Return whether a flow has failed. Its class is only known once a command that runs flows was imported."""
+    module = sys.modules.get("flows.cli.commands.run_flow")
+    return module is not None and isinstance(error, module.FlowError)
+
+
+def report(message: str) -> int:
+    """Print an error in the input on standard error; return the exit status."""
+    if not all(line.isprintable() and len(line) < MAX_LINE for line in message.split("\n")):
+        from tasks.records.text import visible_lines
+
+        message = visible_lines(message)
+    print(f"maxview: {message}", file=sys.stderr)
+    return 2
+
+
+def explain_error(error: cyclopts.CycloptsError, words: Sequence[str]) -> str:
+    """Return the message about wrong arguments `words`; for an error of pydantic, a line per option."""
+    if validation := sys.modules.get("pydantic"):
+        cause = error.__cause__
+        if isinstance(cause, validation.ValidationError):
+            return "\n".join(
+                f"--{str(item['loc'][-1]).replace('_', '-')}: {item['msg'].partition(',')[0].lower()}, "
+                f"got {item['input']!r:.80}"
+                for item in cause.errors()
+            )
+    name = next((name for name in (" ".join(words[:2]), words[0]) if name in EXAMPLES), words[0])
+    if isinstance(error, cyclopts.MissingArgumentError) and name in EXAMPLES:
+        missing = re.search(r"parameter (\S+)", str(error))
+        return f"{name} needs {missing[1] if missing else 'more'}; for example: maxview {name} {EXAMPLES[name][0]}"
+    if isinstance(error, cyclopts.UnusedCliTokensError):
+        return f"{name} does not take {' '.join(map(repr, error.unused_tokens or ()))}; type: maxview {name} --help"
+    text = re.sub(r"\.? Did you mean ([^?]*)\?.*", r" (did you mean \1?)", str(error)).rstrip(".").replace(": ", " ", 1)
+    return f"{text[:1].lower()}{text[1:]}; type: maxview {name} --help"
+
+
+def check_command(words: Sequence[str]) -> None:
+    """Raise ValueError for an unknown command, without importing the known ones, as cyclopts does."""
+    known = (*COMMANDS, "completion")
+    if words and words[0].startswith("-") and words[0] not in app:
+        raise ValueError(f"there is no option {words[0]} without a command; type: maxview --help")
+    if words and not words[0].startswith("-") and words[0] not in known:
+        raise ValueError(f"there is no command {words[0]}{suggest(words[0], known)}; type: maxview --help")
+    if words and words[0] in COMMANDS:
+        command = app[words[0]]
+        if command.default_command is not None:
+            command.help = None  # its own page shows the function's docstring
 
 
 def check_arguments(arguments: Sequence[str]) -> None:

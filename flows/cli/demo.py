@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from configs.comparison import list_names
+from configs.names import list_names
 from tasks.diff.compare_logs import UNTITLED, LogArguments, archive, compare_pair
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.next_step import make_step

@@ -15,8 +15,9 @@ import psutil
 from rich.console import Console
 from rich.markup import escape
 
-from configs.comparison import list_names, load_comparison, load_target
+from configs.comparison import load_comparison, load_target
 from configs.load import ConfigError
+from configs.names import list_names
 from tasks.launch.backend import WITHOUT
 from tasks.launch.job import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext

@@ -8,8 +8,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.comparison import list_names, load_comparison, load_target
+from configs.comparison import load_comparison, load_target
 from configs.load import COMMAND_LINE
+from configs.names import list_names
 from tasks.diff.compare_logs import options_of
 from tasks.diff.decide import MIN_REPEATS, ONE_RUN
 from tasks.diff.next_step import make_step

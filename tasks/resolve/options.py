@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, get_args
 from cyclopts import Parameter
 from pydantic import Field
 
-from configs.comparison import ENOUGH_REPEATS, MAX_REPEATS, Kind, list_names
+from configs.comparison import ENOUGH_REPEATS, MAX_REPEATS
+from configs.names import Kind, list_names
 from configs.read import read_duration
 from configs.schema import Frozen
 from tasks.resolve.refs import MAX_NAME_LENGTH

@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
-from configs.comparison import list_names, load_comparison
+from configs.comparison import load_comparison
 from configs.errors import ConfigError
+from configs.names import list_names
 from configs.read import CONFIG_ROOT
 from tasks.resolve.git import GitError, MissingGitError, run_git
 from tasks.resolve.refs import check_repository, is_address

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ValidationError
 
-from configs.comparison import MAX_REPEATS, Arm, Comparison, find, list_names, load_comparison, load_target
+from configs.comparison import MAX_REPEATS, Arm, Comparison, load_comparison, load_target
 from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides
+from configs.names import find, list_names
 from configs.nightly import BLESSED, PREVIOUS, Nightly, NightlyComparison, load_nightly
 from configs.read import CONFIG_ROOT, read_duration
 from configs.schema import Frozen

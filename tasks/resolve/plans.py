@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from configs.comparison import MAX_REPEATS, Comparison, Target, find, list_names, load_comparison, load_target
+from configs.comparison import MAX_REPEATS, Comparison, Target, load_comparison, load_target
 from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides, unknown_keys
+from configs.names import find, list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules

@@ -19,7 +19,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
 from pydantic import SecretStr
 
-from configs.comparison import list_names
+from configs.names import list_names
 from configs.nightly import load_nightly
 from tasks.publish.markdown.night import CHANGED_EVENT
 from tasks.services.flow_runs import HEARTBEAT

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.comparison import SINGULAR, find, list_names, load_comparison, load_target
+from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from configs.load import COMMAND_LINE, load_train_config
+from configs.names import SINGULAR, find, list_names
 from configs.read import CONFIG_ROOT, first_comment, read_yaml
 from configs.schema import PLACE_KEYS, TrainConfig
 from configs.verdict_rules import load_tolerances

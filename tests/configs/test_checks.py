@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from configs.checks import Devices, find_problems
-from configs.comparison import list_names, load_comparison, load_target
+from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
+from configs.names import list_names
 from configs.schema import TrainConfig
 from tasks.resolve.arm_config import resolve_config
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from configs.comparison import Comparison, arm_layer, find, list_names, load_comparison, load_target
+from configs.comparison import Comparison, arm_layer, load_comparison, load_target
 from configs.errors import ConfigError
+from configs.names import find, list_names
 from configs.verdict_rules import load_tolerances
 
 type Write = Callable[[str, str], Path]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from configs.comparison import list_names, load_target
+from configs.comparison import load_target
 from configs.errors import ConfigError
+from configs.names import list_names
 from configs.topologies import GENERATIONS, find_topology
 
 TARGET = "# There.\nbackend: local\ndevices: 32\ntopology: v6e:4x8\nmodel: tiny\ntime_limit_s: 60\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import EXAMPLES, app, call
+from flows.cli.app import COMMANDS, EXAMPLES, app, call
 
 PYPROJECT = Path(__file__).parent.parent.parent / "pyproject.toml"
 
@@ -72,7 +72,7 @@ def refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
         (["compare", "linen-vs-nnx", "--set", "learning_rate=1e300"], "learning_rate: is infinite in float32"),
         (["compare"], "name a comparison: "),
         (["compare", "01_base"], "01_base is a case: maxview compare linen-vs-nnx --case 01_base"),
-        (["compair", "linen-vs-nnx"], 'Did you mean "compare"?'),
+        (["compair", "linen-vs-nnx"], "did you mean 'compare'?"),
         (["compare", "linen-vs-nnx", "--cases", "01_base"], "--case"),
         (["resolve", "01_base", "--arm", "nxx"], "unknown arm 'nxx' of linen-vs-nnx (did you mean 'nnx'?)"),
         (["ingest", "no-such.log"], "no-such.log"),
@@ -208,6 +208,53 @@ def test_every_command_has_two_examples_that_parse() -> None:
             _, bound, _ = app.parse_args(shlex.split(f"{name} {line}"), exit_on_error=False, print_error=False)
             options = [word for word in map(str, bound.args) if word.startswith("--")]
             assert not options, "an option that the command lacks was taken for an argument"
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(["--help"], 0), (["--version"], 0), (["cases"], 0), (["compar"], 2), (["scrape"], 2)]
+)
+def test_help_lists_and_typos_need_none_of_the_large_packages(words: list[str], status: int) -> None:
+    code = (
+        "import sys\n"
+        "from flows.cli.app import call\n"
+        f"status = call({words!r})\n"
+        "print(status, [name for name in ('pydantic', 'polars', 'prefect', 'jax') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == f"{status} []"
+
+
+def test_the_help_groups_the_commands_and_each_has_its_own_page(capsys: pytest.CaptureFixture[str]) -> None:
+    # in a process of its own: a command that has run shows its own text
+    shown = subprocess.run([sys.executable, "-m", "flows.cli", "--help"], capture_output=True, text=True).stdout
+    places = [shown.index(word) for word in ("Start", "compare", "ingest", "Why", "explain", "Operate", "nightly")]
+    assert places == sorted(places)
+    for name, (_, _, summary) in COMMANDS.items():
+        assert summary in shown, "a summary fits on one line of 80 columns"
+        assert call([name, "--help"]) == 0
+        own = " ".join(capsys.readouterr().out.replace("│", "").split())
+        doc = app[name].default_command.__doc__ if app[name].default_command else summary
+        assert doc.strip().splitlines()[0] in own
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("compar", "there is no command compar (did you mean 'compare'?); type: maxview --help"),
+        ("-x", "there is no option -x without a command; type: maxview --help"),
+        ("site buld", 'unknown command "buld" (did you mean "build"?); type: maxview site --help'),
+        ("bisect", f"bisect needs NAME; for example: maxview bisect {EXAMPLES['bisect'][0]}"),
+        ("bisect main-vs-branch", f"bisect needs --good; for example: maxview bisect {EXAMPLES['bisect'][0]}"),
+        ("scrape", "scrape needs LOGS; for example: maxview scrape train.log"),
+        ("compare --cse x", "unknown option --cse (did you mean --case?); type: maxview compare --help"),
+        ("compare a b", "compare does not take 'b'; type: maxview compare --help"),
+        ("compare a --repeats x", "--repeats: input should be a valid integer, got 'x'"),
+    ],
+)
+def test_wrong_arguments_are_one_line_with_what_to_type(
+    capsys: pytest.CaptureFixture[str], line: str, message: str
+) -> None:
+    assert refused(capsys, line.split()) == f"maxview: {message}"
 
 
 def test_the_help_of_a_part_of_the_site_shows_its_own_examples(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from configs.comparison import list_names, load_comparison, load_target
+from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from configs.load import CONFIG_ROOT, load_train_config
+from configs.names import list_names
 from configs.schema import TrainConfig
 from model.compile_record import strip_stablehlo
 from model.decoder.sharding import make_mesh

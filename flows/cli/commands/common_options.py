@@ -5,6 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from flows.cli.commands.json_option import Json as Json
 from tasks.resolve.options import DEFAULT_OUT as DEFAULT_OUT
 from tasks.resolve.options import CompareMore, CompareOptions
 
@@ -15,7 +16,6 @@ Case = Annotated[
 Set = Annotated[
     list[str] | None, Parameter(name="--set", help=CompareMore.model_fields["overrides"].description, negative="")
 ]
-Json = Annotated[bool, Parameter(name="--json", help="Print the records as JSON on standard output.", negative="")]
 
 
 def check_out(out: str) -> None:

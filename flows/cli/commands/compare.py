@@ -5,7 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from configs.comparison import list_names, load_target
+from configs.comparison import load_target
+from configs.names import list_names
 from flows.cli.commands.common_options import Json, check_out
 from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import CompareOptions

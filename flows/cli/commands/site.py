@@ -10,13 +10,14 @@ from cyclopts import App, Parameter
 from rich.console import Console
 
 from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
+from flows.cli.examples import show_examples
 
 DEMO_OUT = "maxview-demo"
 
 site = App(name="site", help="The pages of a store: built out of its records, served over HTTP, or as an example.")
 
 
-@site.command
+@site.command(help_epilogue=show_examples("site build"))
 def build(*, out: Out = DEFAULT_OUT, json_: Json = False) -> int:
     """Write the index and every missing or outdated page."""
     from tasks.publish.site.comparison_pages import build_site
@@ -36,7 +37,7 @@ def build(*, out: Out = DEFAULT_OUT, json_: Json = False) -> int:
     return 0
 
 
-@site.command
+@site.command(help_epilogue=show_examples("site serve"))
 def serve(
     *,
     out: Out = DEFAULT_OUT,
@@ -65,7 +66,7 @@ def serve(
     return 0
 
 
-@site.command
+@site.command(help_epilogue=show_examples("site demo"))
 def demo(
     *documents: str,
     out: Annotated[str, Parameter(name="--out", help="The folder for the example.")] = DEMO_OUT,

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from configs.comparison import list_names
+from configs.names import list_names
 from configs.topologies import TOPOLOGIES
 from tasks.diff.compare_logs import INGEST
 from tasks.extensions.history.series import LINES, Event, JudgedSeries, Line, Night, Series

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from configs.checks import find_problems
-from configs.comparison import Arm, Comparison, Target, find, list_names, load_target
+from configs.comparison import Arm, Comparison, Target, load_target
 from configs.data_checks import find_data_problems
 from configs.environment import PASSED_ON
 from configs.errors import ConfigError, Problems
 from configs.load import KEYS, Value, layer_from_overrides, merge_layers
+from configs.names import find, list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.experiments.recordings import Both

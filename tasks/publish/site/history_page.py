@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from configs.comparison import list_names, load_comparison
+from configs.comparison import load_comparison
+from configs.names import list_names
 from configs.read import CONFIG_ROOT
 from tasks.extensions.bisect.bisected_metric import BISECTED_TITLES
 from tasks.extensions.history.describe_series import show_date, show_event

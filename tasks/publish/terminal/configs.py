@@ -1,4 +1,4 @@
-"""Prints configs on the terminal: a resolved config with the origins of its values, and the lists of all configs."""
+"""Prints a resolved config on the terminal, with the origins of its values."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -7,9 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from configs.comparison import Target, find, list_names, load_comparison, load_target
+from configs.comparison import Target
 from configs.kernels import describe_attention
-from configs.read import first_comment
 
 if TYPE_CHECKING:
     from tasks.resolve.arm_config import ResolvedConfig
@@ -40,35 +39,3 @@ def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) ->
         console.print(f"  {name}={value}", highlight=False, markup=False, soft_wrap=True)
     if target.passed_on:
         console.print(f"  as it is here: {' '.join(target.passed_on)}", highlight=False, markup=False, soft_wrap=True)
-
-
-def show_matrix(*, as_json: bool) -> None:
-    """Print comparisons with their questions, cases and models with their first comments, and targets with devices."""
-    cases = {name: first_comment(find("cases", name)) for name in list_names("cases")}
-    comparisons = {name: load_comparison(name).question for name in list_names("comparisons")}
-    targets = {name: load_target(name) for name in list_names("targets")}
-    models = {name: first_comment(find("models", name)) for name in list_names("models")}
-    if as_json:
-        shown = {name: target.model_dump() for name, target in targets.items()}
-        print(json.dumps({"cases": cases, "comparisons": comparisons, "targets": shown, "models": models}, indent=1))
-        return
-    console = Console()
-    for title, rows in (
-        ("comparisons", comparisons),
-        ("cases", cases),
-        (
-            "targets",
-            {name: f"{target.devices} × {target.backend}, model {target.model}" for name, target in targets.items()},
-        ),
-        ("models", models),
-    ):
-        table = Table(
-            title=title, title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False
-        )
-        table.add_column(no_wrap=True)
-        table.add_column()
-        for name, text in rows.items():
-            table.add_row(name, escape(text))
-        console.print(table)
-        console.print()
-    console.print("Next: maxview compare linen-vs-nnx --case 03_dropout", highlight=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from configs.comparison import list_names
+from configs.names import list_names
 from tasks.diff.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
 from tasks.records import CodeVersion, Commit, ComparisonRecord, NextStep, ProgramTimes, RunPlan
 from tasks.resolve.plans import Request, resolve

@@ -2,7 +2,8 @@
 
 import pytest
 
-from configs.comparison import BY_DEVICE, list_names, tolerance_names
+from configs.comparison import BY_DEVICE, tolerance_names
+from configs.names import list_names
 from configs.verdict_rules import load_tolerances
 from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import PROGRAM_METRICS

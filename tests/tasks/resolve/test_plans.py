@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.comparison import list_names, load_comparison, load_target
+from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
+from configs.names import list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
 from tasks.records import Invocation, RunPlan

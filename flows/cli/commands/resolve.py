@@ -1,4 +1,4 @@
-"""The commands `maxview resolve`, which shows a case's config, and `maxview cases`, which lists names of configs."""
+"""The command `maxview resolve`, which shows a case's config."""
 
 from typing import TYPE_CHECKING
 
@@ -63,11 +63,3 @@ def _print_manifest(request: "Request", arm: str | None, out: str) -> None:
     if name not in plans:
         raise ConfigError([f"unknown arm '{name}'{suggest(name, tuple(plans))}; there are: {', '.join(plans)}"])
     print(write_manifest(plans[name], store.run(plans[name].run_name)), end="")
-
-
-def cases(*, json_: Json = False) -> int:
-    """List the cases, targets, models and comparisons in configs/."""
-    from tasks.publish.terminal.configs import show_matrix
-
-    show_matrix(as_json=json_)
-    return 0
