@@ -173,7 +173,7 @@ def compare_cases(
                     decide=lambda record, repeats: repeat_step(record, patience, repeats, time.monotonic() - began),
                     run=run,
                 )
-            comparisons.append(publish_case(explain_case(result, records, store), store, records))
+            comparisons.append(publish_case(explain_case(result, plans_of(records), store, records), store, records))
     except Stopped as stopped:  # the flow is being ended, by Ctrl-C or with its night
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
@@ -315,29 +315,35 @@ def compare_programs_of(
     *,
     cases: int,
 ) -> ComparisonRecord:
-    """Compare the programs of a case's two arms by the experiments in `only`; train nothing."""
+    """Compare the programs of a case's two arms by the experiments in `only`, without training.
+
+    If the arms compute two functions, the first tensor that differs is searched.
+    """
     both = (plans[0], plans[1])
     limits = limits_of(plans[0].rules, cases=cases, limit_s=limit_s or INTERLEAVE_S)
     costs = [COST if one == "function" else say_cost(limits) for one in sorted(only)]
     EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {'; '.join(costs)}"))
     with slice_of(plans[0].target):
         record: ComparisonRecord = experiments_step(both, request, only, limits, store)
-    return record
+    is_other = record.function is not None and record.function.answer == "another"
+    return explain_case(record, both if plans[0].backend == "local" else None, store) if is_other else record
 
 
-def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) -> ComparisonRecord:
+def explain_case(
+    result: ComparisonRecord, plans: tuple[RunPlan, RunPlan] | None, store: Store, runs: Sequence[RunRecord] = ()
+) -> ComparisonRecord:
     """Return the comparison, with an explanation if its arms differ and can run again on this machine.
 
-    `explain: off` in the comparison's file prevents the explanation. If the explanation fails, the error is reported
-    and the comparison is returned without one.
+    plans: of both arms; None if they cannot. runs: the judged ones. `explain: off` in the comparison's file prevents
+    the explanation. If the explanation fails, the error is reported and the comparison is returned without one.
     """
-    why, plans = name_explainable_differences(result), plans_of(runs)
+    why = name_explainable_differences(result)
     if not why or plans is None or not wants_explanation(result.comparison):
         return result
     EVENTS.put(Explaining(result.case, announce(plans, runs, why)))
     try:
         with slice_of(plans[0].target):
-            explained: ComparisonRecord = explain_step(result, runs, store)
+            explained: ComparisonRecord = explain_step(result, plans, store)
     except Exception as error:
         get_run_logger().exception("%s failed", explain_step.name)
         EVENTS.put(Troubled(f"{result.case} is not explained: {type(error).__name__}: {error}"))

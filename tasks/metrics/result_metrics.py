@@ -24,7 +24,7 @@ VALUES = Metric(
 FUNCTION = Metric(
     name="function", title="Function of the step", unit="", better="equal",
     rule="results of both steps from equal arguments in float64, where rounding falls to 1e-15", decimals=None,
-    judged="proof", result=True, optional=True, bisected=True,
+    judged="proof", result=True, optional=True, bisected=True, explained=True,
 )  # fmt: skip
 ROUNDING = Metric(
     name="rounding_error", title="Rounding error of the gradients", unit="%", better="lower",

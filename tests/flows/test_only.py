@@ -67,3 +67,7 @@ def test_a_branch_that_rounds_is_the_same_and_a_changed_constant_is_not(
     assert function["answer"] == {"same": "same", "changed": "another"}[verdict]
     assert (function["gap"] < 1e-13) == (verdict == "same")
     assert function["as_run"] > 1e-6  # as run, both differ
+    explanation = record["explanation"]
+    assert (explanation is not None) == (verdict == "changed")
+    if explanation is not None:
+        assert explanation["tensors"]["first"]["file"] == "model/decoder/layers.py"

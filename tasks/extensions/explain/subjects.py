@@ -42,8 +42,8 @@ def announce(plans: Both[RunPlan], runs: Sequence[RunRecord], why: str) -> str:
     return f"differs in {why}: {say_cost(plans, max((one for one in took if one is not None), default=None))}"
 
 
-def explain_comparison(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> Explanation | None:
-    """Return the explanation of a comparison: the stored one, else a new one; None if its runs cannot be repeated.
+def explain_comparison(record: ComparisonRecord, plans: Both[RunPlan], store: Store) -> Explanation:
+    """Return the explanation of a comparison of two plans' arms: the stored one, else a new one.
 
     For a new one, both arms run once more.
     """
@@ -51,9 +51,6 @@ def explain_comparison(record: ComparisonRecord, runs: Sequence[RunRecord], stor
     before = directory.read_comparison()
     if before is not None and before.explanation is not None:
         return before.explanation
-    plans = plans_of(runs)
-    if plans is None:
-        return None
     names = (record.baseline.name, record.candidate.name)
     return explain_plans(plans, names, Path(directory.path) / FOLDER)
 
