@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,14 +16,18 @@ from tasks.experiments.recordings import IDENTITY
 from tasks.experiments.run_inside import run_inside
 from tasks.extensions.invariants.judge_twin import answer, judge_twin
 from tasks.extensions.invariants.twin_plans import TwinPair
-from tasks.extensions.invariants.twin_records import TwinResult
+from tasks.extensions.invariants.twin_records import Planted, TwinResult
 from tasks.observe.recorder import read_observation
 from tasks.records import Observation, RunPlan
+from tasks.resolve.plans import hash_identity
 from tasks.store.atomic import write_atomically
 
 LANES = 2
 PATIENCE_S, PATIENCE_OF_PAIR_S = 900.0, 60.0
 RECORDED, COMPARED = "recorded", "compared"
+# as in experiments/inside/plant.py, which needs JAX
+FAULTS = ("gradient scaled", "reduction left out", "mask shifted")
+REFACTORINGS = ("products commuted", "quotients as products", "roots written out")
 BATCHES = 2  # the second call shows which results are the next call's arguments
 # the recorded step itself runs twice: its compile need not be thorough
 QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -52,7 +57,6 @@ def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _:
     groups: dict[str, list[TwinPair]] = {}
     for pair in ready:
         groups.setdefault(pair.case, []).append(pair)
-    known: dict[str, dict[str, Any]] = {}  # equal sides in two cases are compared once
     with ThreadPoolExecutor(LANES) as pool:
         recordings: dict[Path, Future[Observation]] = {}
         for pair in ready:
@@ -63,7 +67,7 @@ def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _:
         evaluations = {}
         with ThreadPoolExecutor(LANES) as others:
             for case, group in groups.items():
-                evaluations[others.submit(_evaluate_group, group, folder, recordings, known)] = case
+                evaluations[others.submit(_evaluate_group, group, folder, recordings)] = case
             for done in as_completed(evaluations):
                 yield from done.result()
                 say(f"{evaluations[done]} is done")
@@ -92,7 +96,7 @@ def record_side(side: Side) -> Observation:
 
 
 def _evaluate_group(
-    group: Sequence[TwinPair], folder: Path, recordings: dict[Path, "Future[Observation]"], known: dict[str, Any]
+    group: Sequence[TwinPair], folder: Path, recordings: dict[Path, "Future[Observation]"]
 ) -> list[TwinResult]:
     """Return the results of one case's pairs, in one process."""
     found, wanted = [], []
@@ -114,24 +118,46 @@ def _why_silent(observation: Observation, sides: Sequence[Side]) -> str:
     return f"the step of the {observation.arm or sides[0].plan.arm} side was not recorded: {why}"
 
 
-def compare_recorded(wanted: Sequence[tuple[TwinPair, tuple[Side, Side]]], folder: Path) -> list[TwinResult]:
-    """Compare recorded pairs in one process with JAX; return their results. Pairs compared before are not run again."""
+def compare_recorded(
+    wanted: Sequence[tuple[TwinPair, tuple[Side, Side]]], folder: Path, planted: Sequence[str] = ("",)
+) -> list[TwinResult]:
+    """Compare recorded pairs in one process with JAX; return their results. Pairs compared before are not run again.
+
+    planted: kinds of changes to plant into the right sides' programs, one result for each pair and kind.
+    """
     files, settings = [], []
-    for pair, (left, right) in wanted:
-        name = f"{left.folder.name}-{right.folder.name}{'-' + pair.twin.batch.replace(' ', '-')}.json"
-        result = folder / COMPARED / name
+    for (pair, (left, right)), change in product(wanted, planted):
+        own = {"left": str(left.folder), "right": str(right.folder), "batch": pair.twin.batch, "planted": change}
+        own["parameters"] = {end: how.model_dump() for end, how in pair.twin.parameters.items()}  # type: ignore[assignment]
+        result = folder / COMPARED / f"{hash_identity(own)}.json"
         files.append(result)
         if not result.exists():
-            own = {"result": str(result), "left": str(left.folder), "right": str(right.folder)}
-            own |= {"batch": pair.twin.batch}
-            own["parameters"] = {end: how.model_dump() for end, how in pair.twin.parameters.items()}  # type: ignore[assignment]
-            settings.append(own)
+            settings.append({"result": str(result), **own})
     problem = run_pairs(settings, folder, devices=max([1, *(_devices(one) for _, both in wanted for one in both)]))
     found = []
-    for (pair, _), result in zip(wanted, files, strict=True):
+    for ((pair, _), _), result in zip(product(wanted, planted), files, strict=True):
         measured = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {"error": problem}
         found.append(judge_twin(pair.twin, pair.case, measured))
     return found
+
+
+def plant_changes(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _: None) -> Iterator[Planted]:
+    """Yield what invariants say of each known change, planted into the right side of each recorded pair."""
+    for number, pair in enumerate(pairs):
+        changes = (*FAULTS, REFACTORINGS[number % len(REFACTORINGS)])
+        results = compare_recorded([(pair, sides_of(pair, folder))], folder, changes)
+        for change, result in zip(changes, results, strict=True):
+            one = Planted(
+                twin=pair.twin.name,
+                case=pair.case,
+                change=result.change or change,
+                is_fault=change in FAULTS,
+                is_reported={"another": True, "same": False}.get(result.answer),
+                sentence=result.sentence,
+            )
+            word = "not tried" if one.is_reported is None else "reported" if one.is_reported else "silent"
+            say(f"planted into {pair.twin.name} · {pair.case}: {one.change}: {word}")
+            yield one
 
 
 def _devices(side: Side) -> int:

@@ -33,6 +33,7 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
     if not beyond and changed is None and not any(row["role"] == "parameter" for row in states[0][1]):
         return answer(twin, case, "not evaluated", f"the sides have no weights in common ({', '.join(lost[:2])})")
     facts: dict[str, Any] = {"gap": worst, "results": results, "seconds": measured.get("seconds", 0.0)}
+    facts["change"] = measured.get("change", "")
     facts["gradients"] = _of_gradients(states[0][1])
     if not beyond and changed is None:
         equal = f"equal to {worst:.1g}" if worst else "equal in every bit"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tasks.extensions.explain.explain_arms import explain_plans
-from tasks.extensions.invariants.evaluate_twins import LANES, Say, evaluate_twins
+from tasks.extensions.invariants.evaluate_twins import LANES, Say, evaluate_twins, plant_changes
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.twin_files import Twin
 from tasks.extensions.invariants.twin_plans import (
@@ -17,10 +17,11 @@ from tasks.extensions.invariants.twin_plans import (
     name_trainer,
     plan_twins,
 )
-from tasks.extensions.invariants.twin_records import MARKS, InvariantsRecord, TwinResult
+from tasks.extensions.invariants.twin_records import MARKS, InvariantsRecord, Planted, TwinResult
 from tasks.resolve.plans import hash_identity
 
 EXPLAINED = "explained"
+MAX_PROVED = 10  # twins that get planted changes: three faults and a refactoring each
 MAX_EXPLAINED = LANES  # twins whose first tensor is looked for: each takes as long as both its recordings, twice
 
 
@@ -53,7 +54,10 @@ def make_record(
         first = find_first(by_name[one.twin, one.case], folder / EXPLAINED)
         found[one.twin, one.case] = one.model_copy(update={"first": first})
     results = [found[pair.twin.name, pair.case] for pair in pairs]
-    del prove
+    planted: list[Planted] = []
+    if prove:
+        held = [by_name[one.twin, one.case] for one in results if one.answer == "same"]
+        planted = list(plant_changes(held[:MAX_PROVED], folder, say))
     version = name_trainer(trainer, request)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     facts = {"trainer": request.trainer, "version": version, "created": created}
@@ -64,6 +68,7 @@ def make_record(
         id=hash_identity(facts | {"cases": request.cases, "twins": [twin.name for twin in twins]})[:10],
         commit=trainer.commit if trainer else None,
         results=tuple(results),
+        planted=tuple(planted),
         next=following,
         seconds=round(time.monotonic() - began, 1),
         **facts,

@@ -43,6 +43,7 @@ class TwinResult(Frozen):
     results: int = 0  # number of compared results of a step
     gaps: tuple[TwinGap, ...] = ()  # the largest ones, at the first step that has any
     first: str = ""  # the first tensor that differs, with file and line; empty: not looked for, or not found
+    change: str = ""  # planted into the right side; empty: none
     seconds: float = 0.0
 
 
