@@ -1,0 +1,72 @@
+"""The answer for a twin: same, another with its size and exact factor, or not evaluated; and the lines about it."""
+
+from typing import Any
+
+from tasks.extensions.invariants.describe_invariants import describe_invariants
+from tasks.extensions.invariants.judge_twin import judge_twin
+from tasks.extensions.invariants.twin_files import Twin
+from tasks.extensions.invariants.twin_records import InvariantsRecord, TwinResult
+
+TWIN = Twin(name="scan", origin="x:1", title="scan = unrolled", why="one loop", right={"scan_layers": False})
+
+
+def row(role: str, meaning: str, *, norm: float = 1.0, factor: float = 1.0, noise: float = 0.0) -> dict[str, Any]:
+    """Return the measured row of a right side that is factor · left + noise."""
+    gap = ((factor - 1.0) ** 2 * norm**2 + noise**2) ** 0.5
+    return {
+        "role": role, "meaning": meaning, "size": 8, "type": "f32", "norm": norm, "float64": gap, "factor": factor,
+        "rest": noise,
+    }  # fmt: skip
+
+
+def judge(*rows: dict[str, Any], **facts: Any) -> TwinResult:
+    found = [row("parameter", "w"), row("metric", "loss"), *rows]
+    return judge_twin(TWIN, "01_base", {"states": [{"state": "step 0", "results": found}], **facts})
+
+
+def test_rounding_of_float64_is_the_same_function() -> None:
+    found = judge(row("optimizer", "mu.w", noise=3e-15))
+    assert found.answer == "same"
+    assert found.gap is not None
+    assert found.gap < 1e-14
+
+
+def test_a_doubled_gradient_is_named_with_its_factor() -> None:
+    found = judge(row("optimizer", "mu.experts.wi", factor=2.0), row("optimizer", "mu.w", noise=1e-15))
+    assert found.answer == "another"
+    assert "× 2.000, exactly" in found.sentence
+    assert "experts.wi" in found.sentence
+
+
+def test_a_difference_that_is_no_factor_has_its_size() -> None:
+    found = judge(row("optimizer", "mu.w", noise=0.081))
+    assert found.answer == "another"
+    assert "8.1 %" in found.sentence
+    assert found.gaps[0].factor is None
+
+
+def test_nothing_is_claimed_without_numbers() -> None:
+    broken = row("metric", "grad_norm") | {"float64": None}
+    assert judge(broken).answer == "not evaluated"
+    assert judge_twin(TWIN, "01_base", {"error": "the kernel has no float64 form"}).answer == "not evaluated"
+
+
+def test_an_integer_that_differs_is_a_difference() -> None:
+    integer = {"role": "counter", "meaning": "step", "size": 1, "type": "i32", "norm": None, "different": 1}
+    assert judge(integer).answer == "another"
+
+
+def record(*results: TwinResult) -> InvariantsRecord:
+    return InvariantsRecord(
+        id="a", trainer="maxview", version="main 7c1d2e3f4", created="2026-11-25T00:00:00+00:00", results=results
+    )
+
+
+def test_the_answer_fits_in_twenty_lines_and_gives_the_status() -> None:
+    same, another = judge(), judge(row("optimizer", "mu.w", factor=2.0))
+    silent = judge_twin(TWIN, "01_base", {"error": "no"})
+    many = [one.model_copy(update={"case": f"{n:02d}"}) for n in range(40) for one in (same, another, silent)]
+    assert len(describe_invariants(record(*many))) <= 19  # and a line with the page
+    assert len(describe_invariants(record(*many), full=True)) >= 120
+    statuses = [record(*given).exit_status for given in ((same,), (same, silent), (same, another), ())]
+    assert statuses == [0, 3, 1, 3]
