@@ -23,16 +23,17 @@ from configs.topologies import GIB, find_topology
 from tasks.programs.program_work import analyse_program
 from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
 from tasks.resolve.arm_config import resolve_config
-from tasks.resolve.commands import CONFIG, plan_compile
 from tasks.resolve.trainers.maxtext import find_maxtext
-from tasks.resolve.trainers.trainer_source import TrainerSource
+from tasks.resolve.trainers.maxtext_trainer import MaxTextTrainer
+from tasks.resolve.trainers.maxview_trainer import CONFIG, MaxviewTrainer
+from tasks.resolve.trainers.trainer import Trainer
 from tasks.store.directories import yaml_scalar
 
 COMPARISON = load_comparison("linen-vs-nnx")
 ARMS = ("linen", "nnx")
 LARGEST_GIB = {"01_base": 1.20, "04_int8": 1.20, "03_dropout": 0.75}  # target: most memory of one device of v6e-32
 CPU_SHARE = 0.6
-OURS = TrainerSource(commit=None, dirty=False, versions={})
+OURS = MaxviewTrainer(commit=None, dirty=False, versions={})
 TIME_LIMIT_S = 3600
 
 
@@ -44,9 +45,9 @@ class Compiled(NamedTuple):
     collective_bytes: int
 
 
-def compile_step(config: TrainConfig, checkout: TrainerSource, topology: str, folder: Path) -> Compiled:
+def compile_step(config: TrainConfig, trainer: Trainer, topology: str, folder: Path) -> Compiled:
     """Compile a config for a slice. Raises ConfigError if that is impossible, OSError if the compile writes nothing."""
-    command = plan_compile(config, checkout, find_topology(topology), folder, folder.parent / "programs")
+    command = trainer.invoke_compile(config, find_topology(topology), folder, folder.parent / "programs")
     folder.mkdir(parents=True)
     lines = (f"{key}: {yaml_scalar(value)}\n" for key, value in config.model_dump().items())
     (folder / CONFIG).write_text("".join(lines), encoding="utf-8")
@@ -64,17 +65,17 @@ def compile_step(config: TrainConfig, checkout: TrainerSource, topology: str, fo
 def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
     """Print our figures and MaxText's, case by case; return whether all targets are met."""
     maxtext = find_maxtext(maxtext_python.expanduser().absolute())
-    theirs = TrainerSource(commit=None, dirty=False, versions=maxtext.versions, python=maxtext.python, maxtext=maxtext)
+    theirs = MaxTextTrainer(commit=None, dirty=False, versions=maxtext.versions, python=maxtext.python, maxtext=maxtext)
     target, met = load_target("v6e-32"), True
     topology = target.topology
     assert topology is not None  # the file of v6e-32 has one
     for case in cases:
         found: dict[str, Compiled] = {}
-        for name, checkout in (("ours", OURS), (maxtext.title, theirs)):
+        for name, trainer in (("ours", OURS), (maxtext.title, theirs)):
             for arm in ARMS:
                 config = resolve_config(COMPARISON, target, case=case, arm=arm).config
                 key = f"{name} {arm}"
-                found[key] = compile_step(config, checkout, topology, folder / case / key.replace(" ", "-"))
+                found[key] = compile_step(config, trainer, topology, folder / case / key.replace(" ", "-"))
                 print(f"{case:12} {key:22} {show(found[key])}", flush=True)
         linen, nnx, peer = found["ours linen"], found["ours nnx"], found[f"{maxtext.title} linen"]
         both = {name: sum(cpu(found[f"{name} {arm}"]) for arm in ARMS) for name in ("ours", maxtext.title)}

@@ -6,7 +6,7 @@ per repeat for every case (a set of config values that both arms share).
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
@@ -21,11 +21,14 @@ from configs.names import NAME, NAME_RULE, Kind, find
 from configs.read import CONFIG_ROOT, display_path, first_comment, origin_of, plain, read_yaml
 from configs.schema import Frozen
 from configs.topologies import GIB, find_topology
+from configs.trainers import TrainerName, trainer_class
+
+if TYPE_CHECKING:
+    from tasks.resolve.trainers.trainer import Trainer
 
 type Named = tuple[
     Kind, str, tuple[str | int, ...]
 ]  # a reference from one YAML file to another: kind and name of the other file, and the keys that lead to the reference
-Trainer = Literal["maxview", "maxtext", "command"]
 Start = Literal["own", "shared"]
 MAX_REPEATS = 100  # limit of runs per arm of a case
 ENOUGH_REPEATS = 30  # default limit of runs per arm of a case for --until-decided
@@ -70,7 +73,7 @@ class Arm(Frozen):
 
     name: Name
     set: dict[str, Any] = {}
-    trainer: Trainer | None = None
+    trainer: TrainerName | None = None
     repository: Annotated[str, Field(min_length=1)] | None = None
     ref: Annotated[str, Field(min_length=1)] | None = None
     packages: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -92,7 +95,7 @@ class Comparison(Frozen):
 
     name: Name
     question: str
-    trainer: Trainer
+    trainer: TrainerName
     target: Name
     cases: Annotated[tuple[Name, ...], Field(min_length=1)]
     repeats: Annotated[Count, Field(le=MAX_REPEATS)]
@@ -116,56 +119,36 @@ class Comparison(Frozen):
         if len(names) != 2 or names[0] == names[1]:
             raise ValueError(f"arms must be two with different names, not {', '.join(names) or 'none'}")
         trainers = [self.trainer_of(arm) for arm in self.arms]
-        # with MaxText, one arm may be an installed release and the other a commit
-        if trainers == ["maxview", "maxview"] and (self.arms[0].ref is None) != (self.arms[1].ref is None):
+        one_has_a_ref = (self.arms[0].ref is None) != (self.arms[1].ref is None)
+        if one_has_a_ref and trainers[0].pairs_refs and trainers[1].pairs_refs:
             raise ValueError("either both arms have a ref or none")
         if self.repository and not any(arm.ref for arm in self.arms):
             raise ValueError("a repository is only read for arms that have a ref")
         for arm, trainer in zip(self.arms, trainers, strict=True):
-            # a MaxText arm with an image also needs the packages: MaxText's config keys are read on this machine
-            if arm.image and (arm.packages or arm.python) and trainer == "maxview":
-                raise ValueError(f"{arm.name}: set at most one of packages, python and image")
-            if trainer == "maxtext" and arm.ref and not (arm.repository or self.repository):
-                raise ValueError(f"{arm.name}: say where the ref of MaxText is, with `repository:`")
-        return self
-
-    @model_validator(mode="after")
-    def _check_commands(self) -> Self:
-        for arm in self.arms:
-            command = self.command_of(arm)
-            if self.trainer_of(arm) != "command":
-                if arm.command is not None:
-                    raise ValueError(f"{arm.name}: a command is only run for `trainer: command`")
-                continue
-            if command is None:
-                raise ValueError(f"{arm.name}: say with `command:` how its trainer is started")
-            if (command.folder is None) == (arm.ref is None):
-                raise ValueError(f"{arm.name}: set exactly one of ref and command.folder: where its program is")
-            if arm.ref and not (arm.repository or self.repository):
-                raise ValueError(f"{arm.name}: say where its ref is, with `repository:`")
+            trainer.check_arm(arm, self.command_of(arm), arm.repository or self.repository)
         if self.command is not None and not self.has_command:
             raise ValueError("a command is only run for `trainer: command`")
         return self
 
     def command_of(self, arm: Arm) -> CommandTemplate | None:
         """Return the command template of an arm; None if its trainer is not custom, or if it has no command."""
-        return (arm.command or self.command) if self.trainer_of(arm) == "command" else None
+        return (arm.command or self.command) if self.trainer_of(arm).takes_command else None
 
-    def trainer_of(self, arm: Arm) -> Trainer:
-        """Return the kind of an arm's trainer."""
-        return arm.trainer or self.trainer
+    def trainer_of(self, arm: Arm) -> "type[Trainer]":
+        """Return the class of an arm's trainer."""
+        return trainer_class(arm.trainer or self.trainer)
 
     @property
     def has_command(self) -> bool:
         """Whether at least one arm has a custom trainer."""
-        return any(self.trainer_of(arm) == "command" for arm in self.arms)
+        return any(self.trainer_of(arm).takes_command for arm in self.arms)
 
     @property
     def shares_start(self) -> bool:
         """Whether the second arm starts with the first arm's weights, optimizer moments and batches."""
-        maxtext = {self.trainer_of(arm) for arm in self.arms} == {"maxtext"}
+        apart = not any(self.trainer_of(arm).starts_alike for arm in self.arms)
         implementations = {arm.set.get("pure_nnx") for arm in self.arms} == {False, True}
-        return self.start == "shared" or (self.start is None and maxtext and implementations)
+        return self.start == "shared" or (self.start is None and apart and implementations)
 
     @property
     def has_refs(self) -> bool:

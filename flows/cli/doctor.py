@@ -21,7 +21,7 @@ from configs.names import list_names
 from tasks.launch.backend import WITHOUT
 from tasks.launch.job import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
-from tasks.resolve.trainers.trainer_source import PYTHON_VARIABLE
+from tasks.resolve.trainers.maxtext_trainer import PYTHON_VARIABLE
 from tasks.services.embedded_server import IDLE_S, explain_home, find_embedded
 from tasks.store import StoreError, check_writable
 

@@ -1,13 +1,13 @@
 """Defines an arm (the runs of one of the two compared versions), and computes its summary, curves and time accounts."""
 
-from configs.kernels import describe_attention
-from configs.schema import Frozen, TrainConfig
+from configs.schema import Frozen
+from configs.trainers import trainer_class
 from tasks.metrics.compute_facts import facts_of
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.time_account import is_steady
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import ArmSummary, Curve, Restore, RunFacts, RunPlan, RunReading, RunRecord, TimeAccount
+from tasks.records import ArmSummary, Curve, Restore, RunFacts, RunReading, RunRecord, TimeAccount
 
 
 class ArmRuns(Frozen):
@@ -54,7 +54,7 @@ def summarise(arm: ArmRuns) -> ArmSummary:
 
     Error and exit code are those of the first run that died; if no run died, the exit code is that of the first run.
     """
-    dead = arm.dead
+    dead, plan = arm.dead, arm.first.plan
     shown = (dead or arm.first).reading
     number = next((number for number, run in enumerate(arm.runs) if run is dead), 0)
     cause = shown.error.model_copy(update={"run": number}) if dead and shown.error else None
@@ -75,15 +75,8 @@ def summarise(arm: ArmRuns) -> ArmSummary:
         coverage=arm.reading.coverage,
         environment=arm.reading.environment,
         spans=tuple(run.reading.span for run in arm.runs),
-        attention=_attention_of(arm.first.plan),
+        attention=plan and trainer_class(plan.trainer).describe_attention(plan),
     )
-
-
-def _attention_of(plan: RunPlan | None) -> str | None:
-    """Return the attention kernel of maxview's trainer; None for logs, other trainers or another version's config."""
-    if plan is None or plan.trainer != "maxview" or plan.config.keys() != TrainConfig.model_fields.keys():
-        return None
-    return describe_attention(TrainConfig.model_validate(plan.config))
 
 
 def _resumed_from(reading: RunReading) -> tuple[Restore, ...]:

@@ -7,17 +7,16 @@ the same program and the same host inputs (code, software, config), any differen
 import numpy as np
 import polars as pl
 
+from configs.trainers import trainer_class
 from tasks.diff.arms import Arms
 from tasks.diff.parity import varies_at
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.metrics.merged_steps import last_of_each_step
 from tasks.records import Floor, FunctionComparison, ProgramExplanation, RunPlan, RunRecord
 from tasks.records.text import counted
-from tasks.resolve.trainers.trainer_source import SOURCE
+from tasks.resolve.trainers.trainer import SOURCE
 
 COMPARED_COLUMNS = ("loss", "grad_norm", "param_norm")  # of the metrics files
-# trainer of a plan → its name in messages
-TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText", "command": "the command"}
 OTHER_STEPS = "the arms did not train the same steps"
 COMPILER_FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 ONE_SOURCE = "one program, source, config and software"
@@ -75,9 +74,10 @@ def _floor_of_programs(program: ProgramExplanation) -> Floor:
 
 
 def _trainer_without_proofs(*runs: RunRecord) -> str | None:
-    """Return the name of the first trainer that is not maxview's and so writes no proofs; None if there is none."""
+    """Return the name of the first trainer that reports no proofs; None if there is none."""
     plans = [run.plan for run in runs if run.plan is not None]
-    return next((TRAINERS[plan.trainer] for plan in plans if plan.trainer != "maxview"), None)
+    trainers = [trainer_class(plan.trainer) for plan in plans]
+    return next((trainer.title for trainer in trainers if not trainer.reports), None)
 
 
 def _compare_programs(arms: Arms) -> tuple[bool | None, str]:

@@ -3,13 +3,13 @@
 An arm is one side of a comparison of runs.
 """
 
+from configs.trainers import trainer_class
 from tasks.diff.arms import Arms
-from tasks.diff.floors import TRAINERS
 from tasks.diff.observed import Observations, compare, contrast, notice
 from tasks.diff.setting_differences import config_of
 from tasks.diff.undeclared_differences import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of
-from tasks.resolve.trainers.trainer_source import SOURCE
+from tasks.resolve.trainers.trainer import SOURCE
 
 SEVERAL = 3  # fewest moved messages that prove other code; a few may have several call sites or another Python
 SHOWN = 3  # limit of arguments that a message names
@@ -36,7 +36,7 @@ def find_other_code(arms: Arms) -> Observations:
         message = "step lines were printed by different source lines ({} and {}): not the same code"
         yield from compare(arms, "source-lines", files, message, places)
     if trainers_differ(arms):
-        names = [TRAINERS[plan.trainer] for arm in arms if (plan := arm.first.plan)]
+        names = [trainer_class(plan.trainer).title for arm in arms if (plan := arm.first.plan)]
         message = "two trainers ({} and {}): each draws its own weights and its own batch, and counts its own memory"
         yield from compare(arms, "log-format", (names[0], names[1]), message, places)
     elif all(place is not None for place in places):
@@ -59,9 +59,9 @@ def _moved_messages(arms: Arms) -> list[tuple[str, str]]:
 
 
 def _code_is_meant_to_differ(arms: Arms) -> bool:
-    """Return whether the arms are declared to run two trainers, or two versions of a trainer other than maxview's."""
+    """Return whether the arms are declared to run two trainers, or two versions of one that reports no commit."""
     plans = [arm.first.plan for arm in arms]
-    versions = {plan.versions.get(SOURCE) for plan in plans if plan and plan.trainer != "maxview"}
+    versions = {plan.versions.get(SOURCE) for plan in plans if plan and not trainer_class(plan.trainer).reports}
     refs = {plan.ref for plan in plans if plan}
     return trainers_differ(arms) or (len(versions) > 1 and (len(refs) > 1 or software_differs(arms)))
 

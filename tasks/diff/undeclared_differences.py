@@ -18,7 +18,7 @@ from tasks.diff.setting_differences import (
 )
 from tasks.metrics.merged_steps import RATE, place_of
 from tasks.records import Environment, RunReading, RunRecord
-from tasks.resolve.trainers.trainer_source import SOURCE
+from tasks.resolve.trainers.trainer import SOURCE
 
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: installing one of them changes the others
 ALL = frozenset({"*"})  # all packages

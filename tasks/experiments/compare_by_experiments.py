@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from configs.schema import Frozen
+from configs.trainers import trainer_class
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
@@ -16,7 +17,6 @@ from tasks.diff.floors import floor_of_function, run_one_executable
 from tasks.diff.metric_rows import make_row
 from tasks.diff.program_time_rows import program_time_row, turned_memory_row
 from tasks.experiments.recordings import Both
-from tasks.ingest.run_record import name_version
 from tasks.metrics.result_metrics import FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records import (
@@ -141,5 +141,5 @@ def run_of(plan: RunPlan, observation: Observation, log: str) -> RunRecord:
         exit_code=0,
         coverage=Coverage(complete=True),
     )
-    label = f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, plan.commit)}"
+    label = trainer_class(plan.trainer).label_run(plan, plan.commit)
     return RunRecord(plan=plan, arm=plan.arm, label=label, commit=plan.commit, log=log, reading=reading)

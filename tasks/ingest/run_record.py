@@ -16,6 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from configs.backends import BACKENDS, settings_model
+from configs.trainers import trainer_class
 from tasks.launch.backend import CAUSE_LINE, CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN
 from tasks.launch.cross_maxtext import read_crossing
 from tasks.launch.job import launcher_of
@@ -41,7 +42,6 @@ from tasks.resolve.trainers.maxtext_metrics import (
     read_maxtext_events,
     read_maxtext_metrics,
 )
-from tasks.resolve.trainers.trainer_source import SOURCE
 from tasks.scrape import LogFormatError, scrape_run
 from tasks.scrape.death.causes import classify
 from tasks.scrape.prefixes import ABSL
@@ -98,7 +98,7 @@ def build_record(
     record = RunRecord(
         plan=plan,
         arm=plan.arm,
-        label=_label_run(plan, commit),
+        label=trainer_class(plan.trainer).label_run(plan, commit),
         commit=commit,
         log=directory.log_address,
         reading=with_full_disk(reading, directory.path) if settings_model(plan.backend).shares_files else reading,
@@ -131,29 +131,12 @@ def adopt_run(record: RunRecord, plan: RunPlan) -> RunRecord:
     commit = rename(record.commit)
     changes = {
         "plan": before.model_copy(update={name: getattr(plan, name) for name in names}),
-        "label": _label_run(plan, commit),
+        "label": trainer_class(plan.trainer).label_run(plan, commit),
         "commit": commit,
         "reading": record.reading.model_copy(update={"branch": plan.ref, "commit": rename(record.reading.commit)}),
         "program": record.program | reported,
     }
     return record.model_copy(update=changes)
-
-
-def _label_run(plan: RunPlan, commit: str | None) -> str:
-    return f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}"
-
-
-def name_version(plan: RunPlan, commit: str | None) -> str:
-    """Return the trainer's version for display: the commit, else the package's or source's version.
-
-    Without any of these: "no commit", or for MaxText "MaxText of an image".
-    """
-    short = commit[:9] if commit else None
-    if plan.trainer == "maxtext":
-        return f"MaxText {short or plan.versions.get('maxtext', 'of an image')}"
-    if plan.trainer == "command" and short is None and SOURCE in plan.versions:
-        return f"source {plan.versions[SOURCE]}"
-    return short or "no commit"
 
 
 def find_lost_lines(log: Path, span: tuple[int, int]) -> tuple[str, ...]:

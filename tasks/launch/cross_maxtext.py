@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from configs.trainers import trainer_class
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import move_plan, run_to_end
 from tasks.launch.logs import read_exit_code
@@ -34,7 +35,7 @@ def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
         return None
     before = plans[index - 1]
     fits = all(
-        one.trainer == "maxtext" and one.backend == "local" and one.compiles_for is None
+        trainer_class(one.trainer).loads_full_state and one.backend == "local" and one.compiles_for is None
         and one.config.get("enable_checkpointing", True)
         for one in (plan, before)
     )  # fmt: skip

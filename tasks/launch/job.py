@@ -15,6 +15,7 @@ from etils import epath
 from configs.backends import BACKENDS, find_part
 from configs.comparison import Target
 from configs.errors import ConfigError
+from configs.trainers import trainer_class
 from tasks.launch.backend import Backend, Launcher, LaunchError, Restarted
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
@@ -156,7 +157,8 @@ def find_source_folder(plan: RunPlan, plans: Sequence[RunPlan], store: Store) ->
 
 def proves_by_restoring(plan: RunPlan, before: RunPlan) -> bool:
     """Return whether the run of `plan` restores the checkpoint of the preceding run, whose plan is `before`."""
-    return plan.arm != before.arm and plan.trainer == before.trainer == "maxview"
+    alike = plan.arm != before.arm and plan.trainer == before.trainer
+    return alike and trainer_class(plan.trainer).reports
 
 
 def has_ended(handle: RunHandle) -> bool:

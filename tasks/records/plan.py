@@ -70,7 +70,7 @@ class RunPlan(Frozen):
     case: str
     arm: str
     repeat: int  # number of the run within its arm, from 0
-    trainer: str  # kind of trainer: "maxview", "maxtext" or "command"
+    trainer: str  # its name in configs/trainers.py
     target: str  # name of the target in configs/targets
     backend: BackendName
     config: dict[str, Any]  # the trainer's config: key -> value

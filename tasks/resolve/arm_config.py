@@ -11,16 +11,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from configs.checks import Devices, find_problems
+from configs.checks import Devices
 from configs.comparison import Comparison, Target, arm_layer, load_layer, read_set_layer
-from configs.data_checks import find_data_problems
 from configs.errors import Problems
 from configs.installed import machine_memory_gib
 from configs.load import COMMAND_LINE, Value, explain, layer_from_map, layer_from_overrides, merge_layers
 from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import Frozen, TrainConfig
-from tasks.resolve.trainers.trainer_source import TrainerSource
+from tasks.resolve.trainers.trainer import Trainer
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later layers override earlier ones
 # keys whose values follow from the run's folder
@@ -77,13 +76,8 @@ def resolve_config(
     assert merged is not None  # else `raise_any` has raised
     config, values = merged
     side = next(side for side in comparison.arms if side.name == arm)
-    # no check for custom trainers, whose limits are unknown
-    trainer = comparison.trainer_of(side)
-    if trainer != "command":
-        found = [*find_problems(config, devices_of(target))]
-        if target.shares_files and trainer == "maxview":  # remote files and MaxText's formats are not checked
-            found += find_data_problems(config)
-        problems.lines += [_with_origin(line, values) for line in found]
+    found = comparison.trainer_of(side).find_problems(config, target, devices_of(target))
+    problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()
     return ResolvedConfig(config=config, values=values)
 
@@ -148,32 +142,13 @@ def find_unfit(
 
 
 def fit_config(
-    resolved: ResolvedConfig, trainer: TrainerSource, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
+    resolved: ResolvedConfig, trainer: Trainer, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
 ) -> ResolvedConfig:
     """Return the config without the keys that the arm's trainer lacks, for example at an older commit.
 
-    A missing key is added to `problems` unless only base.yml sets it. A custom command lacks all keys but `steps` and
-    those with a placeholder. It trains its own model, so its missing keys are also no problem if a model's or target's
-    file sets them, or if they have the value of base.yml. MaxText and a trainer without a checkout keep all keys.
+    Adds to `problems` each missing key that the user set.
     """
-    if trainer.command is not None:
-        known = trainer.command.template.names | {"steps"}
-        base = read_yaml(root / "base.yml")
-        problems.lines += [
-            f"{value.origin}: '{key}' has no place in the command of {arm}: write {{{key}}} into one of its arguments"
-            for key, value in resolved.values.items()
-            if key not in known and value.layer not in ("base", "target", "model") and value.value != base[key]
-        ]
-    elif trainer.folder is None or trainer.maxtext is not None:  # MaxText's command checks its own keys
+    known = trainer.known_keys(resolved.values, arm, problems, root)
+    if known is None:
         return resolved
-    else:
-        read = problems.attempt(partial(read_yaml, Path(trainer.folder) / "configs" / "base.yml"))
-        if read is None:
-            return resolved
-        known = frozenset(read)
-        problems.lines += [
-            f"{value.origin}: '{key}' is no key of {arm}'s trainer ('{trainer.ref}', {trainer.commit})"
-            for key, value in resolved.values.items()
-            if key not in known and value.layer != "base"
-        ]
     return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})

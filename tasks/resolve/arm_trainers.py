@@ -3,7 +3,6 @@
 An arm is one of the two compared versions. A ref is the name of a branch, a tag or a commit.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,25 +11,12 @@ from pathlib import Path
 from configs.comparison import Arm, Comparison
 from configs.errors import ConfigError, Problems, suggest
 from configs.schema import Frozen
-from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts, read_tree
-from tasks.resolve.code_digest import digest_trainer, is_read
+from tasks.resolve.checkout import make_checkout, prune_checkouts, read_tree
 from tasks.resolve.git import GitError, list_commits, run_git
-from tasks.resolve.own_clone import HERE, TRAINER, find_own_clone
-from tasks.resolve.python_environments import (
-    PROJECT,
-    SoftwareError,
-    check_packages,
-    make_environment,
-    unmet_requirements,
-)
+from tasks.resolve.own_clone import HERE, find_own_clone
+from tasks.resolve.python_environments import check_packages
 from tasks.resolve.refs import WORKING_TREE, ResolvedRef, check_repository, is_address
-from tasks.resolve.trainers.trainer_source import (
-    TrainerSource,
-    choose_python,
-    read_trainer_source,
-    resolve_custom_command,
-    resolve_maxtext,
-)
+from tasks.resolve.trainers.trainer import Checkout, Trainer
 from tasks.resolve.working_tree import describe_version, find_source, list_differences, resolve_version
 
 
@@ -44,7 +30,7 @@ class ArmOverrides(Frozen):
     aa: bool = False  # a control: both arms must be the same commit
 
 
-def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path) -> dict[str, TrainerSource]:
+def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path) -> dict[str, Trainer]:
     """Return arm → its trainer. Creates checkouts and environments in the folder `cache`, and removes old checkouts.
 
     Raises ConfigError with every problem of the options, or else of the trainers; CheckoutError and SoftwareError.
@@ -92,8 +78,8 @@ def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path)
 
 
 def _add_versions(
-    trainers: Mapping[str, TrainerSource], refs: Mapping[str, ResolvedRef], comparison: Comparison, cache: Path
-) -> dict[str, TrainerSource]:
+    trainers: Mapping[str, Trainer], refs: Mapping[str, ResolvedRef], comparison: Comparison, cache: Path
+) -> dict[str, Trainer]:
     """Return the trainers: that of a ref in a clone with its version, and two of one clone with their distance."""
     found, sources = dict(trainers), {}
     for name, ref in refs.items():
@@ -113,8 +99,8 @@ def _add_versions(
 
 
 def _add_distances(
-    trainers: Mapping[str, TrainerSource], refs: Mapping[str, ResolvedRef], comparison: Comparison, folder: Path
-) -> dict[str, TrainerSource]:
+    trainers: Mapping[str, Trainer], refs: Mapping[str, ResolvedRef], comparison: Comparison, folder: Path
+) -> dict[str, Trainer]:
     """Return both trainers with the commits that the other lacks, and the files that differ. Raises GitError."""
     found = {}
     ends = {name: ref.head or ref.sha for name, ref in refs.items()}
@@ -126,7 +112,7 @@ def _add_distances(
         distance = {
             "ahead": int(run_git(["rev-list", "--count", f"{left}..{right}"], folder=folder)),
             "different": different,
-            "read": sum(is_read(path, own.kind, words) for path in different),
+            "read": sum(own.is_read(path, words) for path in different),
         }
         version = own.version and own.version.model_copy(update=distance)
         found[arm.name] = own.model_copy(update={"version": version, "commits": list_commits(folder, left, right)})
@@ -194,39 +180,13 @@ def are_equal(arms: Sequence[Arm]) -> bool:
 
 def _prepare_trainer(
     comparison: Comparison, arm: Arm, repository: str | None, ref: ResolvedRef | None, *, cache: Path
-) -> TrainerSource:
+) -> Trainer:
     """Return the trainer of one arm. repository: None for maxview's own checkout."""
-    if comparison.trainer_of(arm) != "maxview":
-        folder = _check_out(str(repository), ref, cache) if ref is not None else None
-        template = comparison.command_of(arm)
-        made = resolve_custom_command(arm, template, cache, folder) if template else resolve_maxtext(arm, cache, folder)
-        if ref is None or folder is None:
-            return made
-        placed = {"ref": ref.name, "commit": ref.sha, "repository": repository, "tree": read_tree(folder)}
-        return made.model_copy(update=placed)
-    if ref is None:
-        return _resolve_maxview(arm, HERE, cache, None)
-    where = repository or str(HERE)
-    folder = _check_out(where, ref, cache)
-    missing = [names[0] for names in TRAINER if not any((folder / name).is_file() for name in names)]
-    if missing:
-        raise CheckoutError(f"{where}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
-    return _resolve_maxview(arm, folder, cache, ref).model_copy(update={"repository": repository})
-
-
-def _check_out(repository: str, ref: ResolvedRef, cache: Path) -> Path:
-    return make_checkout(find_source(repository, ref.sha, cache), ref.sha, cache)
-
-
-def _resolve_maxview(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None) -> TrainerSource:
-    python, software = choose_python(arm, lambda: make_environment(arm.packages, folder, cache))
-    found = read_trainer_source(folder, python or sys.executable, sha=ref.sha if ref is not None else None)
-    if ref is None:
-        return found.model_copy(update={"software": software})
-    if not software and (unmet := unmet_requirements(folder, found.versions)):
-        raise SoftwareError(
-            f"'{ref.name}' requires {', '.join(unmet)}: give the arm its own packages "
-            f"(compare --with {arm.name}:{PROJECT}, or packages: ['{PROJECT}'] in the comparison's file)"
-        )
-    placed = {"ref": ref.name, "folder": str(folder), "code": digest_trainer(folder), "tree": read_tree(folder)}
-    return found.model_copy(update={"software": software} | placed)
+    where, checkout = repository or str(HERE), None
+    if ref is not None:
+        checkout = Checkout(make_checkout(find_source(where, ref.sha, cache), ref.sha, cache), ref, where)
+    made = comparison.trainer_of(arm).find(arm, comparison.command_of(arm), cache, checkout)
+    if checkout is None or ref is None:
+        return made
+    placed = {"ref": ref.name, "commit": ref.sha, "repository": repository, "tree": read_tree(checkout.folder)}
+    return made.model_copy(update=placed)

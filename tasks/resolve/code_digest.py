@@ -3,34 +3,13 @@
 import ast
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import CodeType
-
-from configs.comparison import Trainer
 
 FOLDERS = ("model", "configs")  # the packages that maxview's trainer imports from its checkout
 CONFIG_SUFFIXES = (".yml", ".yaml")  # left out, because their values are part of every run's config
-# Paths that can affect a run: of maxview, Python files below OURS and all of OUR_FILES; of MaxText, all of MAXTEXT.
-OURS = ("model/", "configs/")
-OUR_FILES = ("configs/base.yml", "configs/data/")
-MAXTEXT = ("src/maxtext/", "src/MaxText/", "MaxText/", "src/dependencies/", "pyproject.toml")
 # a function that uses one of these can read the names of its local variables
 NAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "f_locals"})
-
-
-def is_read(path: str, trainer: Trainer, named: frozenset[str] = frozenset()) -> bool:
-    """Return whether a file of a commit can affect a run of this kind of trainer.
-
-    named: words of a custom command; files with these paths count even if they are prose.
-    """
-    if trainer == "maxview":
-        python = path.endswith(".py") and path.startswith(OURS)
-        return python or path.startswith(OUR_FILES)
-    if trainer == "maxtext":
-        return path.startswith(MAXTEXT)
-    # for a custom trainer every file but prose may matter
-    prose = PurePosixPath(path).suffix in (".md", ".rst") or path.startswith((".github/", "docs/"))
-    return path in named or not prose
 
 
 def digest_code(text: str) -> str:

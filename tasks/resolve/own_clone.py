@@ -13,7 +13,7 @@ from tasks.resolve.refs import check_repository, is_address
 HERE = CONFIG_ROOT.parent  # the folder of the installed trainer
 # A checkout of maxview must have one file of each tuple. Without `model/__init__.py`, Python would import the installed
 # `model`. `model.train` is a module in old commits and a package in new ones.
-TRAINER = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py"), ("configs/base.yml",))
+TRAINER_FILES = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py"), ("configs/base.yml",))
 
 
 def find_own_clone() -> str:
@@ -43,7 +43,7 @@ def find_own_clone() -> str:
 
 
 def _has_trainer(clone: Path) -> bool:
-    return all(any(_has(clone, file) for file in files) for files in TRAINER)
+    return all(any(_has(clone, file) for file in files) for files in TRAINER_FILES)
 
 
 def _has(clone: Path, path: str) -> bool:

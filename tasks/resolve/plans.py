@@ -119,7 +119,7 @@ def plan_run(
     config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
     facts: dict[str, Any] = {
         "config": {key: value for key, value in config.items() if key not in PLACE_KEYS},
-        "trainer": trainer.kind,
+        "trainer": trainer.name,
         "target": target.model_dump(include={"name", "backend", "devices", "environment"}),
         "versions": trainer.versions,
         "repeat": repeat,
@@ -140,7 +140,7 @@ def plan_run(
     same = ("commit", "dirty", "versions", "ref", "tree", "version", "repository", "commits", "code", "software")
     return RunPlan(
         **{name: getattr(trainer, name) for name in same},
-        trainer=trainer.kind,
+        trainer=trainer.name,
         comparison=request.comparison,
         case=case,
         arm=arm,
@@ -163,7 +163,7 @@ def plan_run(
         files=invocation.files,
         compiles_for=compiles_for,
         start=start,
-        start_folder=trainer.command.folder if trainer.command else None,
+        start_folder=trainer.start_folder,
     )
 
 

@@ -58,7 +58,7 @@ def test_a_comparison_has_two_arms_cases_and_a_target(tree: Path, write: Write) 
             "trainer: maxview",
             "trainer: maxtex",
             2,
-            "trainer: should be 'maxview', 'maxtext' or 'command', got 'maxtex'",
+            "trainer: unknown trainer 'maxtex' (did you mean 'maxtext'?); there are: maxview, maxtext, command",
         ),
         ("target: cpu", "target: cpu8", 3, "unknown target 'cpu8' (did you mean 'cpu-8'?)"),
         ("[01_base, 03_dropout]", "[01_base, dropout]", 4, "unknown case 'dropout' (did you mean '03_dropout'?)"),

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from configs.comparison import Trainer
 from configs.errors import ConfigError
 from configs.schema import Frozen
 from tasks.records import Commit
-from tasks.resolve.code_digest import digest_code, is_read
+from tasks.resolve.code_digest import digest_code
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import ResolvedRef
+from tasks.resolve.trainers.trainer import Trainer
 
 MAX_COMMITS = 2000  # limit of commits between good and bad
 _FORM = "%H%x00%P%x00%cI%x00%an%x00%s%x01"
@@ -116,7 +116,9 @@ def _git(folder: Path, *words: str) -> str:
         raise ConfigError([f"{folder}: its history cannot be read: {error}"]) from error
 
 
-def digest_sources(repository: str, shas: Sequence[str], trainer: Trainer, named: Iterable[str] = ()) -> dict[str, str]:
+def digest_sources(
+    repository: str, shas: Sequence[str], trainer: type[Trainer], named: Iterable[str] = ()
+) -> dict[str, str]:
     """Return SHA → digest of the commit's source. Commits with equal digests train alike in equal environments.
 
     Ignores comments, docstrings and layout of Python files, and for custom trainers prose: .md, .rst, docs/, .github/.
@@ -128,7 +130,7 @@ def digest_sources(repository: str, shas: Sequence[str], trainer: Trainer, named
         digest = hashlib.sha256()
         for entry in run_git(["ls-tree", "-r", "-z", "--full-tree", sha], folder=folder).split("\0"):
             head, _, path = entry.partition("\t")
-            if path and is_read(path, trainer, extra):
+            if path and trainer.is_read(path, extra):
                 mode, _, blob = head.split(" ")
                 digest.update(f"{path}\0{mode}\0{_digest_blob(str(folder), blob, path.endswith('.py'))}\0".encode())
         found[sha] = digest.hexdigest()[:16]

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from configs.comparison import Target
+from configs.trainers import trainer_class
 from tasks.extensions.bisect.bisected_metric import PROGRAM, TIMES, BisectedMetric
 from tasks.extensions.bisect.terms import Finish, Line
 from tasks.launch.local.process_group import build_environment, confine_words
@@ -22,7 +23,7 @@ from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.program_work import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
-from tasks.resolve.commands import COMPILE_RECORDER
+from tasks.resolve.trainers.maxtext_trainer import COMPILE_RECORDER
 from tasks.store import Store
 from tasks.store.directories import config_text
 from tasks.store.json_records import model_from_json, read_document
@@ -119,7 +120,7 @@ def compile_argv(plan: RunPlan, target: Target, folder: Path, programs: Path) ->
     words = tuple(_move(word.replace(plan.directory, str(folder)), plan, folder) for word in plan.argv)
     if plan.compiles_for is not None:
         return words
-    if plan.trainer == "command" or "-m" not in words:
+    if trainer_class(plan.trainer).takes_command or "-m" not in words:
         return None
     at = words.index("-m")
     keep = ("--stop", "--programs", str(programs))

@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 from configs.comparison import Comparison, load_comparison
 from configs.errors import ConfigError
 from configs.schema import Frozen
+from configs.trainers import trainer_class
 from tasks.extensions.bisect.commits import digest_sources, find_dirt, find_inside, find_line
 from tasks.records import BisectedPoint, Commit, RunPlan
 from tasks.resolve.arm_trainers import ArmOverrides
@@ -77,7 +78,7 @@ def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: Reso
     shas = [one.commit.sha for one in commits]
     words = spec.command.argv if spec.command else ()
     try:
-        sources = digest_sources(repository, shas, spec.trainer, words)
+        sources = digest_sources(repository, shas, trainer_class(spec.trainer), words)
     except GitError as error:
         raise ConfigError([f"{repository}: its commits cannot be read: {error}"]) from error
     points = tuple(BisectedPoint(commit=one.commit, source=sources[one.commit.sha]) for one in commits)

@@ -7,13 +7,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
-from configs.comparison import Trainer, load_target
+from configs.comparison import load_target
 from configs.custom_trainer import Variable
 from configs.errors import ConfigError, Problems, suggest
 from configs.load import KEYS, explain
 from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
+from configs.trainers import TrainerName
 
 FOLDER = "invariants"
 SEVERAL_DEVICES = "cpu-8"  # the target for sides with a mesh
@@ -51,7 +52,7 @@ class Twin(Frozen):
     origin: str  # file:1
     title: Annotated[str, Field(min_length=1)]
     why: Annotated[str, Field(min_length=1)]
-    trainers: tuple[Trainer, ...] = ("maxview", "maxtext")
+    trainers: tuple[TrainerName, ...] = ("maxview", "maxtext")
     left: dict[str, Any] | tuple[str, ...] = {}
     right: dict[str, Any] | tuple[str, ...] = {}
     both: dict[str, Any] = {}

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.checks import find_problems
 from configs.comparison import Arm, Comparison, Target, load_target
-from configs.data_checks import find_data_problems
 from configs.environment import PASSED_ON
 from configs.errors import ConfigError, Problems
 from configs.load import KEYS, Value, layer_from_overrides, merge_layers
 from configs.names import find, list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
+from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
 from tasks.extensions.invariants.twin_files import SEVERAL_DEVICES, SIDES, Twin, count_devices
 from tasks.records import RunPlan
@@ -23,15 +22,13 @@ from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
 from tasks.resolve.commands import make_command
 from tasks.resolve.plans import Request, default_cache, hash_identity, name_run, plan_run
 from tasks.resolve.trainers.maxtext import show_value
-from tasks.resolve.trainers.trainer_source import TrainerSource
+from tasks.resolve.trainers.trainer import Trainer
 
 NAME = "invariants"
 ONE_DEVICE = "cpu"
 SEQUENCES = 8  # of a batch over all devices
 # a step says nothing about an evaluation, a checkpoint or a restore beside it
 OUTSIDE: dict[str, Any] = {"eval_interval": -1, "resume_after_step": -1, "enable_checkpointing": False}
-MAXTEXT_RELEASE = "maxtext==0.2.5"
-MAXTEXT_ADDRESS = "https://github.com/AI-Hypercomputer/maxtext.git"
 
 
 class TwinRequest(Frozen):
@@ -57,7 +54,7 @@ class TwinPair(Frozen):
 
 def choose_cases(request: TwinRequest) -> tuple[str, ...]:
     """Return the cases of a request; by default 01_base. Raises ConfigError for an unknown one."""
-    if request.trainer == "command":
+    if trainer_class(request.trainer).takes_command:
         return ("command",)
     names = request.cases or ("01_base",)
     for name in names:
@@ -66,10 +63,10 @@ def choose_cases(request: TwinRequest) -> tuple[str, ...]:
     return tuple(dict.fromkeys(list_names("cases") if "all" in names else names))
 
 
-def plan_twins(request: TwinRequest, twins: Sequence[Twin], out: Path) -> tuple[list[TwinPair], TrainerSource | None]:
+def plan_twins(request: TwinRequest, twins: Sequence[Twin], out: Path) -> tuple[list[TwinPair], Trainer | None]:
     """Return a pair for each case and twin, and the trainer. Raises ConfigError, CheckoutError, SoftwareError."""
     cases = choose_cases(request)
-    if request.trainer == "command":
+    if trainer_class(request.trainer).takes_command:
         own = [twin for twin in twins if twin.command]
         if not own:
             raise ConfigError(["--trainer command: name a file with its two command lines: --twin mine.yml"])
@@ -87,18 +84,18 @@ def plan_twins(request: TwinRequest, twins: Sequence[Twin], out: Path) -> tuple[
     return pairs, trainer
 
 
-def find_trainer(request: TwinRequest) -> TrainerSource:
+def find_trainer(request: TwinRequest) -> Trainer:
     """Return the trainer of a request, checked out and with its packages."""
-    is_maxtext = request.trainer == "maxtext"
+    kind = trainer_class(request.trainer)
     facts: dict[str, Any] = {"trainer": request.trainer, "ref": request.ref or None}
     pythons = [word for word in request.software if "/" in word and "@" not in word]
     packages = tuple(word for word in request.software if word not in pythons)
-    if is_maxtext and request.ref and not request.software:
-        packages = (MAXTEXT_RELEASE,)
+    if request.ref and not request.software:
+        packages = kind.release
     if pythons and (packages or len(pythons) > 1):
         raise ConfigError(["--with: name packages, or one Python"])
     facts |= {"packages": packages, "python": pythons[0] if pythons else None}
-    repository = request.repository or (MAXTEXT_ADDRESS if is_maxtext else "")
+    repository = request.repository or kind.address
     comparison = Comparison(
         name=NAME,
         question="do the twins agree",
@@ -115,7 +112,7 @@ def find_trainer(request: TwinRequest) -> TrainerSource:
     return prepare_trainers(comparison, ArmOverrides(aa=bool(request.ref)), default_cache())[SIDES[0]]
 
 
-def _plan_pair(request: TwinRequest, trainer: TrainerSource, twin: Twin, case: str, out: Path) -> TwinPair:
+def _plan_pair(request: TwinRequest, trainer: Trainer, twin: Twin, case: str, out: Path) -> TwinPair:
     """Return the pair of a twin in a case. Raises ConfigError if the trainer cannot run a side."""
     if request.trainer not in twin.trainers:
         return TwinPair(twin=twin, case=case, why_not=f"{request.trainer} has no such setting")
@@ -138,15 +135,15 @@ def _plan_pair(request: TwinRequest, trainer: TrainerSource, twin: Twin, case: s
 
 
 def _resolve(
-    request: TwinRequest, trainer: TrainerSource, setting: dict[str, Any], case: str, *, origin: str = ""
+    request: TwinRequest, trainer: Trainer, setting: dict[str, Any], case: str, *, origin: str = ""
 ) -> tuple[ResolvedConfig, Target, dict[str, Any]]:
     """Return the config of one side, its target, and the values of keys that only MaxText has."""
     root = CONFIG_ROOT
     more = {key: value for key, value in setting.items() if key not in KEYS}
     problems = Problems()
     for key in more:
-        if trainer.maxtext is None or key not in trainer.maxtext.keys:
-            problems.lines.append(f"{trainer.maxtext.title if trainer.maxtext else 'maxview'} has no key '{key}'")
+        if key not in trainer.own_keys:
+            problems.lines.append(f"{trainer.full_title} has no key '{key}'")
     problems.raise_any()
     own = {key: value for key, value in setting.items() if key in KEYS}
     one = load_target(ONE_DEVICE)
@@ -161,9 +158,7 @@ def _resolve(
     layers = [*lower, _layer(small, "target"), case_layer, _layer(OUTSIDE, "case"), _layer(own, "arm", origin)]
     layers.append(layer_from_overrides(request.overrides))
     config, values = merge_layers(layers)
-    problems.lines += find_problems(config, devices_of(target))
-    if trainer.kind == "maxview":
-        problems.lines += find_data_problems(config)
+    problems.lines += trainer.find_problems(config, target, devices_of(target))
     problems.raise_any()
     resolved = ResolvedConfig(config=config, values=values)
     return _without_unknown(resolved, trainer, own), target, more
@@ -173,13 +168,11 @@ def _layer(values: dict[str, Any], layer: str, origin: str = NAME) -> dict[str, 
     return {key: Value(value=value, origin=origin or NAME, layer=layer) for key, value in values.items()}
 
 
-def _without_unknown(resolved: ResolvedConfig, trainer: TrainerSource, own: dict[str, Any]) -> ResolvedConfig:
+def _without_unknown(resolved: ResolvedConfig, trainer: Trainer, own: dict[str, Any]) -> ResolvedConfig:
     """Return the config without the keys that maxview's trainer lacks at an older commit."""
-    if trainer.folder is None or trainer.maxtext is not None:
+    known = trainer.known_keys({}, "", Problems(), CONFIG_ROOT)
+    if known is None:
         return resolved
-    from configs.read import read_yaml
-
-    known = frozenset(read_yaml(Path(trainer.folder) / "configs" / "base.yml"))
     if missing := [key for key in own if key not in known]:
         raise ConfigError([f"the trainer at {trainer.ref} has no key '{missing[0]}'"])
     return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
@@ -233,23 +226,15 @@ def _plan_commands(twin: Twin, out: Path) -> Both[RunPlan]:
     return plans[0], plans[1]
 
 
-def name_trainer(trainer: TrainerSource | None, request: TwinRequest) -> str:
+def name_trainer(trainer: Trainer | None, request: TwinRequest) -> str:
     """Return the trainer's version for people."""
-    if trainer is None:
-        return "command"
-    if trainer.version is not None:
-        short = trainer.version.short
-        return f"MaxText {short}" if trainer.maxtext else short
-    if trainer.maxtext is not None:
-        return trainer.maxtext.title
-    commit = f" {trainer.commit[:9]}" if trainer.commit else ""
-    return f"maxview{commit}{' with uncommitted changes' if trainer.dirty else ''}"
+    return request.trainer if trainer is None else trainer.full_title
 
 
 def command_of(request: TwinRequest, twin: Twin, case: str) -> str:
     """Return the command that asks for one twin in one case again."""
     words = ["maxview", NAME]
-    words += ["--trainer", request.trainer] * (request.trainer != "maxview")
+    words += ["--trainer", request.trainer] * (request.trainer != TwinRequest().trainer)
     words += ["--ref", request.ref] * bool(request.ref)
     words += ["--repository", request.repository] * bool(request.repository)
     words += ["--case", case, "--twin", twin.name]

@@ -16,6 +16,7 @@ from pathlib import Path
 from configs.environment import pass_on
 from configs.installed import COMMIT_VARIABLE
 from configs.read import CONFIG_ROOT
+from configs.trainers import trainer_class
 from tasks.launch import supervise
 from tasks.launch.backend import LaunchError
 from tasks.launch.local import confine
@@ -161,12 +162,8 @@ def _environments(argv: Sequence[str]) -> list[Path]:
 
 
 def start_folder(plan: RunPlan) -> str | Path:
-    """Return the command's working folder, where Python imports from first.
-
-    Without a checkout or start folder: maxview's own for its trainer, else the run's folder.
-    """
-    ours = plan.trainer == "maxview"
-    return plan.checkout or plan.start_folder or (CONFIG_ROOT.parent if ours else plan.directory)
+    """Return the command's working folder, where Python imports from first."""
+    return plan.checkout or plan.start_folder or trainer_class(plan.trainer).default_folder(plan)
 
 
 def is_alive(handle: LocalHandle) -> bool:

@@ -20,7 +20,7 @@ from tasks.records import (
     RunRecord,
     Source,
 )
-from tasks.resolve.trainers.trainer_source import SOURCE
+from tasks.resolve.trainers.trainer import SOURCE
 
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]

@@ -16,15 +16,15 @@ from tasks.resolve.arm_trainers import ArmOverrides, apply_options, prepare_trai
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.python_environments import SoftwareError, check_packages, make_environment, unmet_requirements
-from tasks.resolve.trainers.trainer_source import SOURCE, TrainerSource, versions_of
+from tasks.resolve.trainers.trainer import SOURCE, Trainer, versions_of
 
 type Git = Callable[..., str]
 SPEC = load_comparison("main-vs-branch")
 
 
 @pytest.fixture
-def place(repository: Path, tmp_path: Path) -> Callable[..., dict[str, TrainerSource]]:
-    def run(**options: Any) -> dict[str, TrainerSource]:
+def place(repository: Path, tmp_path: Path) -> Callable[..., dict[str, Trainer]]:
+    def run(**options: Any) -> dict[str, Trainer]:
         asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | options
         return prepare_trainers(SPEC, ArmOverrides(**asked), tmp_path / "cache")
 
@@ -84,7 +84,7 @@ def test_a_moved_branch_is_another_run_if_a_file_changed(
     assert after[1] != before[1]
 
 
-def test_a_commit_is_not_compared_with_itself(place: Callable[..., dict[str, TrainerSource]], run_git: Git) -> None:
+def test_a_commit_is_not_compared_with_itself(place: Callable[..., dict[str, Trainer]], run_git: Git) -> None:
     run_git("branch", "other-name", "main")
     sha = run_git("rev-parse", "main")
     with pytest.raises(ConfigError, match=f"'main' and 'other-name' are the same commit, {sha}.*--aa"):
@@ -92,7 +92,7 @@ def test_a_commit_is_not_compared_with_itself(place: Callable[..., dict[str, Tra
 
 
 def test_a_control_is_declared_and_needs_one_commit(
-    place: Callable[..., dict[str, TrainerSource]], plans_of: Callable[..., list[RunPlan]]
+    place: Callable[..., dict[str, Trainer]], plans_of: Callable[..., list[RunPlan]]
 ) -> None:
     plans = plans_of(branch="main", aa=True)
     assert [plan.aa for plan in plans] == [True, True]
@@ -104,7 +104,7 @@ def test_a_control_is_declared_and_needs_one_commit(
         place(branch="main", aa=True, software=(f"branch:{sys.executable}",))
 
 
-def test_every_problem_is_reported_at_once(place: Callable[..., dict[str, TrainerSource]]) -> None:
+def test_every_problem_is_reported_at_once(place: Callable[..., dict[str, Trainer]]) -> None:
     with pytest.raises(ConfigError) as caught:
         place(baseline="mian", branch="no/such", software=("brnch:jax==1", "branch:not a requirement", "branch"))
     assert len(caught.value.problems) == 5
@@ -124,9 +124,7 @@ def test_ref_options_need_a_comparison_of_refs(tmp_path: Path) -> None:
     assert [line.split()[0] for line in caught.value.problems] == ["--branch", "--aa"]
 
 
-def test_one_commit_on_two_pythons_is_a_comparison(
-    place: Callable[..., dict[str, TrainerSource]], tmp_path: Path
-) -> None:
+def test_one_commit_on_two_pythons_is_a_comparison(place: Callable[..., dict[str, Trainer]], tmp_path: Path) -> None:
     other = tmp_path / "python"
     other.symlink_to(sys.executable)
     checkouts = place(branch="main", software=(f"branch:{other}",))
@@ -135,7 +133,7 @@ def test_one_commit_on_two_pythons_is_a_comparison(
     assert checkouts["baseline"].software == ()
 
 
-def test_a_path_that_is_not_a_python(place: Callable[..., dict[str, TrainerSource]], tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_python(place: Callable[..., dict[str, Trainer]], tmp_path: Path) -> None:
     (tmp_path / "tool").write_text("#!/bin/sh\necho hello\n")
     (tmp_path / "tool").chmod(0o755)
     for path in (tmp_path / "tool", tmp_path / "missing"):
@@ -152,7 +150,7 @@ def test_another_python_reports_its_own_versions(tmp_path: Path) -> None:
 
 
 def test_a_commit_with_other_pins_requires_its_own_packages(
-    place: Callable[..., dict[str, TrainerSource]], repository: Path, run_git: Git
+    place: Callable[..., dict[str, Trainer]], repository: Path, run_git: Git
 ) -> None:
     run_git("checkout", "-q", "feat/x")
     (repository / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["jax>=99", "numpy>=1", "zzz"]\n')
@@ -168,7 +166,7 @@ def test_unmet_requirements_are_listed(tmp_path: Path) -> None:
     assert unmet_requirements(tmp_path / "none", {"jax": "0.12"}) == []
 
 
-def test_a_repository_without_a_trainer(place: Callable[..., dict[str, TrainerSource]], run_git: Git) -> None:
+def test_a_repository_without_a_trainer(place: Callable[..., dict[str, Trainer]], run_git: Git) -> None:
     run_git("checkout", "-q", "feat/x")
     run_git("rm", "-q", "model/__init__.py")
     run_git("commit", "-q", "-m", "no package")

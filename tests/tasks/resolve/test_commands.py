@@ -1,6 +1,7 @@
 """Reasons to refuse a run before its launch, and the command that compiles an arm's step for a slice."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,10 +11,11 @@ from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
 from configs.topologies import find_topology
 from tasks.resolve.arm_config import resolve_config
-from tasks.resolve.commands import NOWHERE, make_command, name_in_maxtext, plan_compile
-from tasks.resolve.trainers.custom_command import CustomCommand
+from tasks.resolve.commands import NOWHERE, make_command
+from tasks.resolve.trainers.custom_trainer import CustomTrainer
 from tasks.resolve.trainers.maxtext import MaxText
-from tasks.resolve.trainers.trainer_source import TrainerSource
+from tasks.resolve.trainers.maxtext_trainer import MaxTextTrainer, name_in_maxtext
+from tasks.resolve.trainers.maxview_trainer import MaxviewTrainer
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,7 @@ def test_a_device_without_its_jax_plugin(target: str, python: str | None, report
     place = load_target(target)
     config = resolve_config(load_comparison("linen-vs-nnx"), place, case="01_base", arm="nnx").config
     own = {} if python is None else {"python": python}
-    bare = TrainerSource(commit=None, dirty=False, versions={"jax": "0.12.0"}, **own)
+    bare = MaxviewTrainer(commit=None, dirty=False, versions={"jax": "0.12.0"}, **own)
     with pytest.raises(ConfigError) as refused:
         make_command(place, bare, config, arm="nnx")
     assert reported in str(refused.value)
@@ -46,21 +48,19 @@ def config() -> TrainConfig:
     return resolve_config(comparison, target, case="01_base", arm="linen").config
 
 
-def checkout(**trainer: object) -> TrainerSource:
-    return TrainerSource.model_validate(
-        {"commit": None, "dirty": False, "versions": {}, "python": "/venv/bin/python"} | trainer
-    )
+FACTS: dict[str, Any] = {"commit": None, "dirty": False, "versions": {}, "python": "/venv/bin/python"}
 
 
 def test_our_own_trainer_is_compiled_from_its_source(config: TrainConfig) -> None:
-    command = plan_compile(config, checkout(folder="/checkouts/abc"), SLICE, Path("/out/linen"))
+    trainer = MaxviewTrainer(**FACTS, folder="/checkouts/abc")
+    command = trainer.invoke_compile(config, SLICE, Path("/out/linen"))
     assert command.argv == (
         "/venv/bin/python", "-m", "model.compile", "/out/linen/config.yml",
         "--out", "/out/linen", "--topology", "v6e:4x8",
     )  # fmt: skip
     assert command.environment["JAX_PLATFORMS"] == "cpu"
     assert "MAXVIEW_PROGRAMS" not in command.environment
-    shared = plan_compile(config, checkout(folder="/checkouts/abc"), SLICE, Path("/out/linen"), Path("/programs"))
+    shared = trainer.invoke_compile(config, SLICE, Path("/out/linen"), Path("/programs"))
     assert shared.argv == command.argv  # an argument that every commit's trainer supports
     assert shared.environment["MAXVIEW_PROGRAMS"] == "/programs"
 
@@ -74,7 +74,7 @@ def test_maxtext_is_compiled_by_its_own_program(config: TrainConfig) -> None:
         keys=frozenset(TrainConfig.model_fields) - OWN_KEYS.keys() | {"enable_nnx", "skip_jax_distributed_system"},
         pure_nnx_values=frozenset({False, True}),
     )
-    command = plan_compile(config, checkout(maxtext=maxtext), SLICE, Path("/out/mt"))
+    command = MaxTextTrainer(**FACTS, maxtext=maxtext).invoke_compile(config, SLICE, Path("/out/mt"))
     python, safe, keeper, *words = command.argv
     assert (python, safe) == ("/mt/bin/python", "-P")
     assert Path(keeper).is_file()
@@ -96,8 +96,6 @@ def test_maxtext_has_other_names_for_slices(topology: str, name: str) -> None:
 
 
 def test_a_custom_program_has_no_compile(config: TrainConfig) -> None:
-    command = CustomCommand(
-        template=CommandTemplate(argv=("train.sh", "{steps}"), folder="/x"), folder="/x", python="python"
-    )
+    template = CommandTemplate(argv=("train.sh", "{steps}"), folder="/x")
     with pytest.raises(ConfigError, match="cannot be compiled ahead of time"):
-        plan_compile(config, checkout(command=command), SLICE, Path("/out/x"))
+        CustomTrainer(**FACTS, template=template, program="/x").invoke_compile(config, SLICE, Path("/out/x"))

@@ -13,7 +13,7 @@ from tasks.resolve import arm_trainers, own_clone
 from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.own_clone import find_own_clone
-from tasks.resolve.trainers.trainer_source import TrainerSource
+from tasks.resolve.trainers.trainer import Trainer
 
 type Git = Callable[..., str]
 
@@ -30,8 +30,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def compare(tmp_path: Path) -> Callable[..., TrainerSource]:
-    def run(**options: str) -> TrainerSource:
+def compare(tmp_path: Path) -> Callable[..., Trainer]:
+    def run(**options: str) -> Trainer:
         arms = ArmOverrides(**options)  # type: ignore[arg-type]
         return prepare_trainers(load_comparison("main-vs-branch"), arms, tmp_path / "cache")["branch"]
 
@@ -40,7 +40,7 @@ def compare(tmp_path: Path) -> Callable[..., TrainerSource]:
 
 @pytest.mark.usefixtures("installed")
 def test_the_clone_that_one_stands_in(
-    repository: Path, run_git: Git, compare: Callable[..., TrainerSource], monkeypatch: pytest.MonkeyPatch
+    repository: Path, run_git: Git, compare: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repository / "model")
     run_git("checkout", "-q", "feat/x")
@@ -72,7 +72,7 @@ def commit_file(folder: Path, name: str) -> Path:
 
 @pytest.mark.usefixtures("installed")
 def test_in_another_clone_the_comparison_that_fits_is_named(
-    tmp_path: Path, compare: Callable[..., TrainerSource], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, compare: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(commit_file(tmp_path / "maxtext", "src/maxtext/train.py"))
     with pytest.raises(ConfigError, match=r"is MaxText: maxview compare maxtext-main-vs-branch --repository \."):
@@ -89,7 +89,7 @@ def test_in_another_clone_the_comparison_that_fits_is_named(
 
 
 def test_outside_of_every_clone(
-    installed: Path, tmp_path: Path, compare: Callable[..., TrainerSource], monkeypatch: pytest.MonkeyPatch
+    installed: Path, tmp_path: Path, compare: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="change to a clone of maxview, or name it with --repository") as refused:

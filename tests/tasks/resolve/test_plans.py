@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.comparison import load_comparison, load_target
+from configs.comparison import Arm, load_comparison, load_target
 from configs.errors import ConfigError
+from configs.installed import source_digest, trainer_commit
 from configs.names import list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
@@ -21,7 +22,7 @@ from tasks.records import Invocation, RunPlan
 from tasks.resolve.arm_config import find_unfit, resolve_config
 from tasks.resolve.commands import Command
 from tasks.resolve.plans import NAME_LENGTH, Request, name_run, plan_run, resolve
-from tasks.resolve.trainers.trainer_source import TrainerSource, read_trainer_source, source_digest, trainer_commit
+from tasks.resolve.trainers.maxview_trainer import MaxviewTrainer
 
 OUT = Path("/somewhere/out")
 
@@ -157,7 +158,8 @@ def test_every_run_of_a_request_has_its_own_identity_and_name() -> None:
     assert len({plan.identity for plan in plans}) == len(work)
 
 
-CHECKOUT = TrainerSource(commit="c0ffee", dirty=False, versions={"jax": "1"})
+CHECKOUT = MaxviewTrainer(commit="c0ffee", dirty=False, versions={"jax": "1"})
+WITH_SOURCE = CHECKOUT.model_copy(update={"versions": {"jax": "1", "trainer source": "x"}})
 CHANGED: dict[str, object] = {
     # another valid value for every key that may change a result
     "hardware": "tpu", "pure_nnx": True, "steps": 21, "base_emb_dim": 32, "base_num_query_heads": None,
@@ -220,8 +222,8 @@ def test_other_inputs_of_the_identity() -> None:
     different = [
         identity_of(repeat=1),
         identity_of(fresh="again"),
-        identity_of(checkout=TrainerSource(commit="c0ffee", dirty=False, versions={"jax": "2"})),
-        identity_of(checkout=TrainerSource(commit="c0ffee", dirty=False, versions={"jax": "1", "trainer source": "x"})),
+        identity_of(checkout=MaxviewTrainer(commit="c0ffee", dirty=False, versions={"jax": "2"})),
+        identity_of(checkout=WITH_SOURCE),
         identity_of(target=target.model_copy(update={"environment": {"XLA_FLAGS": "--other"}})),
         identity_of(target=target.model_copy(update={"devices": 2})),
         identity_of(target=target.model_copy(update={"name": "other"})),
@@ -231,7 +233,7 @@ def test_other_inputs_of_the_identity() -> None:
         identity_of(out=Path("/other")),
         identity_of(arm="other name"),
         identity_of(case="other name"),
-        identity_of(checkout=TrainerSource(commit="another", dirty=True, versions={"jax": "1"})),  # the source is equal
+        identity_of(checkout=CHECKOUT.model_copy(update={"commit": "another", "dirty": True})),  # the source is equal
         identity_of(target=target.model_copy(update={"time_limit_s": 1})),
     ]
     assert {base} == set(same)
@@ -397,6 +399,6 @@ def test_the_source_digest_depends_on_every_change_of_the_trainer_and_no_other(c
     assert len(digests) == 5
 
 
-def test_the_checkout_has_the_versions_that_a_run_imports() -> None:
-    versions = read_trainer_source(CONFIG_ROOT.parent).versions
+def test_the_checkout_has_the_versions_that_a_run_imports(tmp_path: Path) -> None:
+    versions = MaxviewTrainer.find(Arm(name="a"), None, tmp_path, None).versions
     assert {"python", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "trainer source"} <= set(versions)

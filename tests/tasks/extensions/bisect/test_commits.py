@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
+from configs.trainers import trainer_class
 from tasks.extensions.bisect.commits import describe_commit, digest_sources, find_dirt, find_inside, find_line
 from tasks.extensions.bisect.points import find_span, read_versions
 from tasks.resolve.code_digest import digest_code
@@ -136,11 +137,11 @@ def test_equal_source_has_an_equal_digest_and_other_source_another(history: tupl
     words = git("rev-parse", "HEAD")
     (folder / "five.py").write_text("five = 2\n")
     git("commit", "-qam", "another five")
-    digests = digest_sources(str(folder), [before, words, git("rev-parse", "HEAD")], "command")
+    digests = digest_sources(str(folder), [before, words, git("rev-parse", "HEAD")], trainer_class("command"))
     assert digests[before] == digests[words]
     assert len(set(digests.values())) == 2
     # of our own trainer's checkout only the files of a run count
-    ours = digest_sources(str(folder), [before, git("rev-parse", "HEAD")], "maxview")
+    ours = digest_sources(str(folder), [before, git("rev-parse", "HEAD")], trainer_class("maxview"))
     assert len(set(ours.values())) == 1
 
 

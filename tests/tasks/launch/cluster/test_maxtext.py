@@ -20,8 +20,8 @@ from tasks.launch.logs import watch
 from tasks.launch.xpk.workload import shell_line
 from tasks.records import RunPlan
 from tasks.resolve.arm_config import resolve_config
-from tasks.resolve.commands import CONFIG_IN_POD
 from tasks.resolve.trainers.maxtext import find_maxtext, plan_maxtext
+from tasks.resolve.trainers.maxview_trainer import CONFIG_IN_POD
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, open_store
 from tasks.store.directories import config_text

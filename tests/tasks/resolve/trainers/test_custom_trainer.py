@@ -22,7 +22,7 @@ from tasks.records import RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.plan_night import NightOptions, NightPlan, plan_night
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.trainers.trainer_source import SOURCE
+from tasks.resolve.trainers.trainer import SOURCE
 from tasks.scrape import scrape_run
 from tasks.store import Store
 from tasks.verify.steps_to_prove import find_unverified

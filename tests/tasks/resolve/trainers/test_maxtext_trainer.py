@@ -24,7 +24,8 @@ from tasks.launch.logs import watch
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.trainers.trainer_source import SOURCE, resolve_maxtext
+from tasks.resolve.trainers.maxtext_trainer import MaxTextTrainer
+from tasks.resolve.trainers.trainer import SOURCE
 from tasks.scrape import scrape_run
 from tasks.store import Store
 
@@ -334,7 +335,7 @@ def test_with_equal_metrics_the_bits_are_still_not_proved(
 def test_a_missing_maxtext(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAXVIEW_MAXTEXT_PYTHON", raising=False)
     with pytest.raises(ConfigError, match="a: no MaxText is given"):
-        resolve_maxtext(Arm(name="a"), tmp_path)
+        MaxTextTrainer.find(Arm(name="a"), None, tmp_path, None)
     monkeypatch.setenv("MAXVIEW_MAXTEXT_PYTHON", os.devnull)
     with pytest.raises(ConfigError, match="cannot be run"):
-        resolve_maxtext(Arm(name="a"), tmp_path)
+        MaxTextTrainer.find(Arm(name="a"), None, tmp_path, None)
