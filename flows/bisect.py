@@ -45,6 +45,7 @@ from tasks.programs.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry, RunPlan, RunRecord
 from tasks.resolve.options import BisectOptions
+from tasks.resolve.plans import CompileRequest, Request
 from tasks.services.events import EVENTS, Bisected, Planned, Replanned
 from tasks.services.flow_runs import end_jobs
 from tasks.services.prefect_ui import CHANGED, REGRESSED, log_result, show_name, unless_named, with_parameters_of
@@ -223,11 +224,9 @@ class Search:
                 finished = run_one(plan, self.store, self.jobs, among=[plan])
         self.runs.setdefault(point, []).append(finished)
 
-    def plan(self, point: int, *, repeats: int, compile_only: bool = False) -> list[RunPlan]:
+    def plan(self, point: int, *, repeats: int, kind: type[Request] = Request) -> list[RunPlan]:
         """Return the plans of a point's runs. Raises ValueError if the commit's trainer cannot be prepared."""
-        return plan_point(
-            self.request, self.span, point, self.case, self.store.path, repeats=repeats, compile_only=compile_only
-        )
+        return plan_point(self.request, self.span, point, self.case, self.store.path, repeats=repeats, kind=kind)
 
     def read_finished(self, plan: RunPlan) -> RunRecord | None:
         """Return the record of a run that has finished or died, else None."""
@@ -285,7 +284,8 @@ class Search:
         """Compile a point's training step; return its ledger entry, which has the error if there was one."""
         target = load_target(self.good_plan.target)
         try:
-            plan = self.plan(number, repeats=1, compile_only=target.topology is not None)[0]
+            kind = CompileRequest if target.topology is not None else Request
+            plan = self.plan(number, repeats=1, kind=kind)[0]
         except ValueError as error:
             return LedgerEntry(error=_shorten(error))
         return probe_step(plan, target, self.store, key)

@@ -62,7 +62,7 @@ from tasks.records import (
     RunRecord,
 )
 from tasks.resolve.options import INTERLEAVE_S, CompareOptions, Experiment
-from tasks.resolve.plans import Request, request_comparison
+from tasks.resolve.plans import CompileRequest, Request, request_comparison
 from tasks.services.events import EVENTS, Compared, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
 from tasks.services.flow_runs import end_jobs
 from tasks.services.prefect_ui import (
@@ -195,7 +195,7 @@ def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dic
     if load_target(target).topology is None:
         return {}
     try:
-        plans = resolve_step(request.model_copy(update={"compile_only": True}), store)
+        plans = resolve_step(CompileRequest(**dict(request)), store)
         missing = find_missing_compilers(plans)
     except ConfigError as error:
         plans, missing = [], list(error.problems)

@@ -82,11 +82,9 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
     All log lines go to the Prefect log, and the number of steps goes to a progress artifact.
     """
     logger, plan = get_run_logger(), run.plan
-    steps = int(plan.config["steps"])
+    steps = plan.work.count(plan)
     key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
-    description = f"{plan.run_name}: steps of {steps}"
-    if plan.compiles_for:
-        steps, description = 1, f"{plan.run_name}: compiled for {plan.compiles_for}"
+    description = f"{plan.run_name}: {plan.work.describe(plan)}"
     artifact = outlast(lambda: create_progress_artifact(progress=0.0, key=key, description=description))
     assert isinstance(artifact, UUID)  # Prefect returns a future only inside an async task
     updated = time.monotonic()
@@ -94,7 +92,7 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
     for event in watch(job.follow(run)):
         if isinstance(event, LogLine):
             logger.info("%s", event.text)
-            if plan.compiles_for:  # a compile prints one line per stage
+            if not plan.work.has_steps:  # a compile prints one line per stage
                 yield event
             continue  # no caller needs a trainer's lines, and yielding an event from a task costs milliseconds
         if isinstance(event, RunEnded):
@@ -102,7 +100,7 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
                 logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
             if event.exit_code:
                 logger.error("%s: ended with exit code %s", plan.run_name, event.exit_code)
-            if event.exit_code is not None and plan.compiles_for:
+            if event.exit_code is not None and not plan.work.has_steps:
                 done = 1
         if isinstance(event, StepCompleted):
             done = event.step + 1

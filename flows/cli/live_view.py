@@ -157,10 +157,8 @@ class LiveView:
 
     def _add_rows(self, plans: Sequence[RunPlan], *, several: bool) -> None:
         for plan in plans:
-            name = f"{plan.case} {plan.arm}{' compile' if plan.compiles_for else ''}" + (
-                f" #{plan.repeat + 1}" if several else ""
-            )
-            steps = 1 if plan.compiles_for else int(plan.config["steps"])
+            name = f"{plan.case} {plan.arm}{plan.work.suffix}" + (f" #{plan.repeat + 1}" if several else "")
+            steps = plan.work.count(plan)
             self._rows[plan.run_name] = self._progress.add_task(escape(name), total=steps, start=False, note="waiting")
             self._checkpoints[plan.run_name] = {}
 
@@ -181,14 +179,9 @@ class LiveView:
             self.console.print(plain(text), soft_wrap=True)
 
     def _reused(self, plan: RunPlan) -> None:
-        again = (
-            "compiled before (--fresh compiles again)"
-            if plan.compiles_for
-            else "finished before (--fresh trains again)"
-        )
-        self._note(plan, again, completed=1 if plan.compiles_for else int(plan.config["steps"]))
+        self._note(plan, plan.work.again, completed=plan.work.count(plan))
         self._make_room()
-        self._print_without_terminal(f"{plan.run_name}: {again}")
+        self._print_without_terminal(f"{plan.run_name}: {plan.work.again}")
 
     def _launched(self, run: LaunchedRun) -> None:
         plan = run.plan
@@ -251,7 +244,7 @@ class LiveView:
             if proof.step is not None:
                 self._checkpoints[plan.run_name][proof.step] = "✓" if proof.is_sound else "✗"
         took = time.monotonic() - self._started.get(plan.run_name, time.monotonic())
-        if plan.compiles_for:
+        if not plan.work.has_steps:
             self._progress.update(self._rows[plan.run_name], completed=1)
             self._progress.stop_task(self._rows[plan.run_name])
             self._print_without_terminal(f"{plan.run_name}: ended after {took:.0f} s")

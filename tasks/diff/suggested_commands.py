@@ -156,8 +156,7 @@ def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candida
         logs = ["--baseline", *record.baseline.logs, "--candidate", *record.candidate.logs]
         place = out_option(record.baseline.logs[0].rpartition("/runs/")[0])
         return shlex.join(["maxview", "ingest", *logs, *options_of(record.case, record.target, aa=record.aa), *place])
-    verb = "preflight" if plans[0].compiles_for else "compare"
-    words = ["maxview", verb, record.comparison, "--case", record.case, "--target", plans[0].target]
+    words = ["maxview", plans[0].work.command, record.comparison, "--case", record.case, "--target", plans[0].target]
     if len(record.baseline.runs) > 1:
         words += ["--repeats", str(len(record.baseline.runs))]
     pinned = [plan.model_copy(update={"ref": plan.ref and (plan.commit or plan.ref)}) for plan in plans]

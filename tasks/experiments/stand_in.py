@@ -24,7 +24,7 @@ def find_stand_ins(request: Request, case: str, plans: Sequence[RunPlan], out: P
     if all(map(is_on_cpu, first)):
         return (first[0], first[1]), ""
     place = EIGHT_DEVICES if load_target(first[0].target).devices > 1 else ONE_DEVICE
-    changes = {"cases": (case,), "target": place, "model": None, "repeats": 1, "compile_only": False, "blessed": ""}
+    changes = {"cases": (case,), "target": place, "model": None, "repeats": 1, "blessed": ""}
     found = resolve(request.model_copy(update=changes), out)
     model = load_target(place).model
     return (found[0], found[1]), f"the model {model} on {place} stands for the runs on {first[0].target}"

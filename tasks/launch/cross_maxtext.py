@@ -35,7 +35,7 @@ def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
         return None
     before = plans[index - 1]
     fits = all(
-        trainer_class(one.trainer).loads_full_state and one.backend == "local" and one.compiles_for is None
+        trainer_class(one.trainer).loads_full_state and one.backend == "local" and one.work.has_steps
         and one.config.get("enable_checkpointing", True)
         for one in (plan, before)
     )  # fmt: skip

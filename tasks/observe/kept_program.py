@@ -25,7 +25,7 @@ def program_variables(plan: RunPlan) -> dict[str, str]:
 
     Empty for plans that only compile, for runs without this machine's files, and if the plan sets the variable itself.
     """
-    if not settings_model(plan.backend).shares_files or plan.compiles_for is not None or VARIABLE in plan.environment:
+    if not settings_model(plan.backend).shares_files or not plan.work.has_steps or VARIABLE in plan.environment:
         return {}
     return {VARIABLE: str(Path(plan.directory) / FOLDER)}
 

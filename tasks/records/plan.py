@@ -63,6 +63,48 @@ class SharedStart(Frozen):
     taken_from: str | None = None  # name of the run whose first state is loaded; None: this run saves its state
 
 
+class Training:
+    """The work of a run that trains. `Compiling` overrides what differs for a run that only compiles the step."""
+
+    command = "compare"  # of maxview, which plans such runs
+    suffix = ""  # after the arm in a run's name for display
+    again = "finished before (--fresh trains again)"
+    has_steps = True  # whether a run takes steps and saves checkpoints; if not, its log lines are its stages
+
+    def count(self, plan: "RunPlan") -> int:
+        """Return the number of units of a run's progress."""
+        return int(plan.config["steps"])
+
+    def describe(self, plan: "RunPlan") -> str:
+        """Return the progress of a run in words."""
+        return f"steps of {self.count(plan)}"
+
+    def is_final(self, exit_code: int | None) -> bool:
+        """Return whether repeating a run with this exit code would give the same result."""
+        return exit_code == 0
+
+
+class Compiling(Training):
+    """The work of a run that compiles the training step ahead of time for a topology."""
+
+    command = "preflight"
+    suffix = " compile"
+    again = "compiled before (--fresh compiles again)"
+    has_steps = False
+
+    def count(self, plan: "RunPlan") -> int:
+        """Return 1: a compile is done or not."""
+        return 1
+
+    def describe(self, plan: "RunPlan") -> str:
+        """Return the progress of a run in words."""
+        return f"compiled for {plan.compiles_for}"
+
+    def is_final(self, exit_code: int | None) -> bool:
+        """Return whether the compile succeeded, or the compiler refused the program."""
+        return exit_code in (0, 1)
+
+
 class RunPlan(Frozen):
     """All settings of one run, resolved before its launch."""
 
@@ -102,6 +144,11 @@ class RunPlan(Frozen):
     against: str = ""  # place of the blessed runs that replace the first arm's; empty: the first arm is trained
     blessed: str = ""  # path of the baseline file that contains this run; empty: not a blessed run
     start_folder: str | None = None  # folder of a custom trainer's program; None for other trainers
+
+    @property
+    def work(self) -> Training:
+        """What the run does: it trains, or it only compiles the step."""
+        return Compiling() if self.compiles_for else Training()
 
     @model_validator(mode="before")
     @classmethod

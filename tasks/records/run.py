@@ -11,7 +11,7 @@ from configs.schema import Frozen
 from tasks.records.checkpoint_proof import CheckpointProof, CrossRestore
 from tasks.records.json_numbers import rows_from_json, rows_to_json
 from tasks.records.log_reading import RunReading, StepCompile
-from tasks.records.plan import RunPlan
+from tasks.records.plan import RunPlan, Training
 from tasks.records.run_facts import RunFacts
 
 START_FOLDER = "start"  # in a run's folder: the shared state and the report
@@ -57,8 +57,7 @@ class RunRecord(Frozen):
 
         Other failures may be accidental.
         """
-        refused = self.plan is not None and self.plan.compiles_for is not None and self.reading.exit_code == 1
-        return self.reading.exit_code == 0 or refused
+        return (self.plan.work if self.plan else Training()).is_final(self.reading.exit_code)
 
     @property
     def has_died(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from configs.comparison import MAX_REPEATS, Comparison, Target, load_comparison, load_target
@@ -18,7 +18,7 @@ from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides, unknown_keys
 from configs.names import find, list_names
 from configs.read import CONFIG_ROOT
-from configs.schema import PLACE_KEYS, Frozen
+from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import RunPlan, SharedStart
 from tasks.resolve.arm_config import ResolvedConfig, find_unfit, fit_config, resolve_config
@@ -26,6 +26,7 @@ from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
 from tasks.resolve.blessed import check_baselines
 from tasks.resolve.commands import Command, make_command, make_compile
 from tasks.resolve.options import ArmsOptions, CompareOptions, PreflightMore, PreflightOptions
+from tasks.resolve.trainers.trainer import Trainer
 from tasks.store.baselines import is_baseline_place
 
 
@@ -36,13 +37,61 @@ class Request(Frozen):
     cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case that fits model and target
     target: str | None = None  # None: the comparison's own
     model: str | None = None  # None: the target's own
-    repeats: int | None = None  # runs per arm of a case; None: the file's number; unused with `compile_only`
+    repeats: int | None = None  # runs per arm of a case; None: the file's number
     overrides: tuple[str, ...] = ()  # key=value, for both arms
     fresh: str = ""  # a text that gives the runs other identities, so that no finished run is reused
     arms: ArmOverrides = ArmOverrides()  # refs and software of the arms, and --aa
     rules: VerdictRules | None = None  # verdict rules that a nightly's plan stores; None: read the files now
     blessed: str = ""  # file or folder of baselines; their runs replace the first arm's; empty: train both arms
-    compile_only: bool = False  # compile for the target's topology on this machine; train nothing
+
+    suffix: ClassVar[str] = ""  # after the arm in a run's name
+
+    def count_repeats(self, comparison: Comparison) -> int:
+        """Return the number of runs per arm of a case."""
+        return self.repeats or comparison.repeats
+
+    def shares_start(self, comparison: Comparison) -> bool:
+        """Return whether the second arm starts with the first arm's state."""
+        return comparison.shares_start
+
+    def place(self, target: Target) -> Target:
+        """Return where the runs take place."""
+        return target
+
+    def topology(self, target: Target) -> str | None:
+        """Return the topology that the runs only compile for; None if they train."""
+        return None
+
+    def make_command(self, target: Target, trainer: Trainer, config: TrainConfig, arm: str) -> Command:
+        """Return the command of a run. Raises ConfigError."""
+        return make_command(target, trainer, config, arm=arm)
+
+
+class CompileRequest(Request):
+    """A request that compiles both arms for the target's topology on this machine, and trains nothing."""
+
+    suffix = "-compile"
+
+    def count_repeats(self, comparison: Comparison) -> int:
+        """Return 1: equal programs have equal compiles."""
+        return 1
+
+    def shares_start(self, comparison: Comparison) -> bool:
+        """Return False: a compile has no state."""
+        return False
+
+    def place(self, target: Target) -> Target:
+        """Return the target on this machine, without its launch settings."""
+        here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "launch": {}}
+        return target.model_copy(update=here)
+
+    def topology(self, target: Target) -> str | None:
+        """Return the target's topology."""
+        return target.topology
+
+    def make_command(self, target: Target, trainer: Trainer, config: TrainConfig, arm: str) -> Command:
+        """Return the command of a compile, which with `fresh` does not use the cache of compiled programs."""
+        return make_compile(target, trainer, config, arm=arm, anew=bool(self.fresh))
 
 
 def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Path | None = None) -> list[RunPlan]:
@@ -68,20 +117,17 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
         for (case, arm), config in configs.items()
     }
     problems.raise_any()
-    repeats = 1 if request.compile_only else request.repeats or comparison.repeats
+    repeats = request.count_repeats(comparison)
     runs = list(product(cases, range(repeats), names[1:] if request.blessed else names))
 
     def command_of(case: str, arm: str) -> Command:
-        trainer, config = trainers[arm], configs[case, arm].config
-        if request.compile_only:
-            return make_compile(target, trainer, config, arm=arm, anew=bool(request.fresh))
-        return make_command(target, trainer, config, arm=arm)
+        return request.make_command(target, trainers[arm], configs[case, arm].config, arm)
 
     commands = {(case, arm): problems.attempt(partial(command_of, case, arm)) for case, _, arm in runs}
     rules = request.rules or problems.attempt(partial(load_verdict_rules, comparison.name, target.name, root=root))
     problems.raise_any()
     plans: list[RunPlan] = []
-    shared = comparison.shares_start and not request.compile_only
+    shared = request.shares_start(comparison)
     if shared and request.blessed:
         reason = "its second arm starts with the first arm's state, which a baseline does not hold"
         raise ConfigError([f"{comparison.name}: {reason}; set `start: own` in the comparison and bless it again"])
@@ -112,10 +158,7 @@ def plan_run(
     start: SharedStart | None = None,
 ) -> RunPlan:
     """Return the plan of one run. The run's identity depends on neither its folder nor its time limit."""
-    trainer, compiles_for = command.trainer, target.topology if request.compile_only else None
-    if compiles_for:  # a compile runs on this machine, without the target's launch settings
-        here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "launch": {}}
-        target = target.model_copy(update=here)
+    trainer, target = command.trainer, request.place(target)
     config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
     facts: dict[str, Any] = {
         "config": {key: value for key, value in config.items() if key not in PLACE_KEYS},
@@ -132,7 +175,7 @@ def plan_run(
     if start is not None and target.shares_files:  # runs without common files cannot share their start
         facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
-    run_name = name_run(case, f"{arm}-compile" if compiles_for else arm, repeat, identity)
+    run_name = name_run(case, f"{arm}{request.suffix}", repeat, identity)
     directory = out.absolute() / "runs" / run_name  # absolute, because the trainer starts in another folder
     place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
     origins = {key: value.origin for key, value in resolved.values.items()}
@@ -161,7 +204,7 @@ def plan_run(
         rules=rules,
         launch=command.settings,
         files=invocation.files,
-        compiles_for=compiles_for,
+        compiles_for=request.topology(target),
         start=start,
         start_folder=trainer.start_folder,
     )
@@ -208,9 +251,9 @@ def request_comparison(options: CompareOptions) -> Request:
     return request.model_copy(update={"repeats": options.more.repeats, "blessed": blessed, "arms": arms})
 
 
-def request_compiles(options: PreflightOptions) -> Request:
+def request_compiles(options: PreflightOptions) -> CompileRequest:
     """Return the request that compiles both arms for the target's topology."""
-    return _request(options, options.more).model_copy(update={"compile_only": True})
+    return CompileRequest(**dict(_request(options, options.more)))
 
 
 def _request(options: ArmsOptions, more: PreflightMore) -> Request:

@@ -154,7 +154,7 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
 
     pages = []
     cases = len({plan.case for plan in plans})
-    trained = [plan for plan in plans if plan.compiles_for is None]
+    trained = [plan for plan in plans if plan.work.has_steps]
     for (name, case), group in groupby(trained, key=lambda plan: (plan.comparison, plan.case)):
         own = list(group)
         found = [(plan, record) for plan in own if (record := store.run(plan.run_name).read_record()) is not None]

@@ -118,7 +118,7 @@ def compile_argv(plan: RunPlan, target: Target, folder: Path, programs: Path) ->
     cache.
     """
     words = tuple(_move(word.replace(plan.directory, str(folder)), plan, folder) for word in plan.argv)
-    if plan.compiles_for is not None:
+    if not plan.work.has_steps:
         return words
     if trainer_class(plan.trainer).takes_command or "-m" not in words:
         return None

@@ -152,7 +152,7 @@ def read_versions(text: str) -> tuple[str, ...]:
 
 
 def plan_point(
-    request: BisectOptions, span: Span, point: int, case: str, out: Path, *, repeats: int, compile_only: bool = False
+    request: BisectOptions, span: Span, point: int, case: str, out: Path, *, repeats: int, kind: type[Request] = Request
 ) -> list[RunPlan]:
     """Return the plans of `repeats` runs of a point. Point 0 runs as the baseline, every other point as the candidate.
 
@@ -173,8 +173,8 @@ def plan_point(
         baseline=pin_ref(refs[0]), branch=pin_ref(refs[1]), repository=span.repository if span.named else None,
         software=tuple(requirements), aa=alone,
     )  # fmt: skip
-    more = {"cases": (case,), "repeats": repeats, "arms": options, "compile_only": compile_only}
-    plans = resolve(_request_comparison(request).model_copy(update=more), out, cache=default_cache())
+    more = {"cases": (case,), "repeats": repeats, "arms": options}
+    plans = resolve(kind(**dict(_request_comparison(request)) | more), out, cache=default_cache())
     return [plan.model_copy(update={"aa": False}) for plan in plans if plan.arm == arm]
 
 

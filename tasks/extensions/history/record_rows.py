@@ -112,7 +112,9 @@ def alike_hash(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
 
 def lone_run_rows(run: RunRecord) -> pl.DataFrame:
     """Return the rows of a run outside of any comparison; none for runs that died, only compile or have no plan."""
-    if run.plan is None or run.plan.compiles_for or run.has_died:  # values of compilations come from their comparison
+    if (
+        run.plan is None or not run.plan.work.has_steps or run.has_died
+    ):  # values of compilations come from their comparison
         return pl.DataFrame(schema=HISTORY_SCHEMA)
     plan = run.plan
     common = {

@@ -11,7 +11,7 @@ import pytest
 from configs.names import list_names
 from tasks.diff.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
 from tasks.records import CodeVersion, Commit, ComparisonRecord, NextStep, ProgramTimes, RunPlan
-from tasks.resolve.plans import Request, resolve
+from tasks.resolve.plans import CompileRequest, Request, resolve
 from tasks.store import Store
 
 
@@ -161,9 +161,7 @@ def test_a_regression_between_two_refs_with_several_commits_suggests_a_bisection
 
 def planned(out: Path, **changes: Any) -> Any:
     """The runs of both arms; only their plans matter."""
-    request = Request(
-        comparison="linen-vs-nnx", target="v6e-32", model="tiny", overrides=("steps=9",), compile_only=True
-    )
+    request = CompileRequest(comparison="linen-vs-nnx", target="v6e-32", model="tiny", overrides=("steps=9",))
     left, right = resolve(request, out)[:2]
     return [
         SimpleNamespace(plan=plan.model_copy(update={"ref": ref, "commit": letter * 40} | changes))
