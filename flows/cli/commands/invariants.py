@@ -1,12 +1,11 @@
 """The command `maxview invariants`: do a trainer's own twins compute one function."""
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 
-from flows.cli.commands.common_options import Json, check_out
+from flows.cli.commands.common_options import Json
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 
 
@@ -28,10 +27,10 @@ def invariants(
 
     twins = load_twins(options.twins)
     request = request_twins(options)
-    check_out(options.out)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    record = make_record(request, twins, Path(options.out), errors.print, prove=options.prove)
-    record, page = publish_invariants(record, open_store(options.out))
+    store = open_store(options.out)
+    record = make_record(request, twins, store.path, errors.print, prove=options.prove)
+    record, page = publish_invariants(record, store)
     if json_:
         print(record.model_dump_json(indent=1))
         return record.exit_status
