@@ -62,6 +62,8 @@ class Nightly(Frozen):
     quarantine: tuple[Quarantine, ...] = ()
     # auto: bisect each case that regressed or died since the previous night, if there are commits in between
     bisect: Literal["auto"] | None = None
+    # auto: evaluate the twins of each compared trainer (maxview invariants) in the night's cases
+    invariants: Literal["auto"] | None = None
     bisect_budget: Annotated[str, AfterValidator(_check_duration)] = "2h"  # limit of run time for each bisected case
     # owner/name#12: the GitHub pull request or issue with one comment about the last night, updated every night
     comment: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[0-9]{1,9}$")] | None = None

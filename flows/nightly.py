@@ -1,4 +1,4 @@
-"""The flow `nightly`: plan → one `compare` per cell → bisect new regressions → summary, message and comment.
+"""The flow `nightly`: plan → one `compare` per cell → bisect what is new, evaluate twins → summary and comment.
 
 A cell is a case of a comparison. A night is one set of cells; a later flow run of the same day finishes an interrupted
 night.
@@ -14,11 +14,14 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
+from configs.comparison import load_comparison
 from configs.nightly import BLESSED
 from flows.bisect import bisect
 from flows.compare import compare_cases
+from flows.invariants import invariants
 from flows.nightly_steps import finish_night_step, notify_night_step, plan_night_step, publish_night_step
 from flows.publish_steps import comment_step
+from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
@@ -62,7 +65,8 @@ def nightly(options: NightOptions) -> State[Any]:
     plan = plan_night_step(options, store, flow_run.scheduled_start_time)
     results = list(run_cells(plan, store))
     culprits = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
-    record = finish_night_step(plan, results, store, culprits)
+    twins = list(find_broken_twins(plan, store)) if plan.invariants else []
+    record = finish_night_step(plan, results, store, [*culprits, *twins])
     forget([flow_run.id], store)
     problems = publish(record, store)
     log_result([(night_headline(record), find_page(store.path / PAGE, store).shown)])
@@ -104,6 +108,27 @@ def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) 
             )  # fmt: skip
             state: State[Any] = bisect(**dict(options), return_state=True)
         yield name_culprit(cell, headlines[0] if headlines else state.message or "the bisection did not finish")
+
+
+def find_broken_twins(plan: NightPlan, store: Store) -> Iterator[NightChange]:
+    """Evaluate the twins of each trainer that the night compared; yield a change for each with a twin that differs.
+
+    The trainer is that of the comparison's branch at the night's commit, or the installed one.
+    """
+    seen = set()
+    for cell in plan.cells:
+        trainer = load_comparison(cell.comparison).trainer
+        ref, repository = plan.commits.get(cell.comparison, ""), cell.arms.repository or ""
+        if trainer == "command" or (trainer, ref, repository) in seen:
+            continue
+        seen.add((trainer, ref, repository))
+        cases = tuple(dict.fromkeys(one.case for one in plan.cells if one.comparison == cell.comparison))
+        options = InvariantsOptions(
+            trainer=trainer, ref=ref, repository=repository if ref else "", cases=cases, out=store.address
+        )
+        state: State[Any] = invariants(**dict(options), return_state=True)
+        if state.is_failed():
+            yield NightChange(kind="twins", comparison=cell.comparison, text=state.message or "not evaluated")
 
 
 def name_cell() -> str:

@@ -74,6 +74,7 @@ class NightPlan(Frozen):
     comment: str | None = None  # owner/name#12: the pull request or issue to comment on; None: none
     rules: dict[str, VerdictRules] = {}  # comparison → its rules, read when the night was planned
     bisect_budget_s: float | None = None  # seconds of run time to bisect each new regression; None: do not bisect
+    invariants: bool = False  # evaluate the twins of the compared trainers
 
 
 class CellResult(Frozen):
@@ -98,9 +99,9 @@ class CellResult(Frozen):
 
 
 class NightChange(Frozen):
-    """A change since the previous night: of a cell's outcome, or the commit that a bisection found."""
+    """A change since the previous night: a cell's outcome, a bisection's commit, or twins that differ."""
 
-    kind: Literal["outcome", "bisected", "as stored"]  # "as stored": `text` is the line of an older version
+    kind: Literal["outcome", "bisected", "twins", "as stored"]  # "as stored": a line of an older version
     comparison: str = ""
     case: str = ""
     owner: str = ""
@@ -120,6 +121,8 @@ class NightChange(Frozen):
             return self.text
         if self.kind == "bisected":
             return f"{self.cell}: bisected, which commit: {self.text}"
+        if self.kind == "twins":
+            return f"{self.comparison}: twins: {self.text}"
         return f"{self.cell}: {self.outcome}, {f'was {self.before}' if self.before else 'is new'}: {self.text}"
 
 
@@ -258,6 +261,7 @@ def make_plan(
         cells=tuple(dict.fromkeys(cells)),
         comment=nightly.comment,
         bisect_budget_s=read_duration(nightly.bisect_budget) if nightly.bisect == "auto" else None,
+        invariants=nightly.invariants == "auto",
         rules=rules,
     )
 

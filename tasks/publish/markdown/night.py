@@ -23,7 +23,7 @@ def night_markdown(record: NightRecord) -> str:
         f"# {night_headline(record)}",
         _facts(record),
         *_bad(record),
-        *_culprits(record),
+        *_found(record),
         _matrix(record.results),
         *_quarantine(record),
     ]
@@ -75,13 +75,17 @@ def _facts(record: NightRecord) -> str:
     return " · ".join([*words, *([commits] if commits else []), changed])
 
 
-def _culprits(record: NightRecord) -> list[str]:
-    lines = [
-        f"- {escape_markdown(change.cell)}: {escape_markdown(shorten(change.text, MAX_HEADLINE_LENGTH))}"
-        for change in record.changes
-        if change.kind == "bisected"
-    ]
-    return ["## Bisected", "\n".join(lines)] if lines else []
+def _found(record: NightRecord) -> list[str]:
+    """Return the sections about bisections, and about twins that compute another function."""
+    blocks = []
+    for kind, head in (("bisected", "## Bisected"), ("twins", "## Twins that differ")):
+        lines = [
+            f"- {escape_markdown(change.cell)}: {escape_markdown(shorten(change.text, MAX_HEADLINE_LENGTH))}"
+            for change in record.changes
+            if change.kind == kind
+        ]
+        blocks += [head, "\n".join(lines)] if lines else []
+    return blocks
 
 
 def _bad(record: NightRecord) -> list[str]:

@@ -216,6 +216,9 @@ def test_a_night_bisects_only_if_its_file_says_so(plan: Callable[..., NightPlan]
     config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\nbisect: auto\nbisect_budget: 30m\n")
     night = plan_night(NightOptions(config=str(config)), store, day=date(2026, 11, 25))
     assert night.bisect_budget_s == 1800
+    assert not night.invariants
+    config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\ninvariants: auto\n")
+    assert plan_night(NightOptions(config=str(config)), store, day=date(2026, 11, 26)).invariants
     config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\nbisect: auto\nbisect_budget: soon\n")
     with pytest.raises(ConfigError, match="type for example 90s"):
-        plan_night(NightOptions(config=str(config)), store, day=date(2026, 11, 26))
+        plan_night(NightOptions(config=str(config)), store, day=date(2026, 11, 27))
