@@ -86,7 +86,6 @@ class CompileRequest(Request):
         return target.model_copy(update=here)
 
     def topology(self, target: Target) -> str | None:
-        """Return the target's topology."""
         return target.topology
 
     def make_command(self, target: Target, trainer: Trainer, config: TrainConfig, arm: str) -> Command:

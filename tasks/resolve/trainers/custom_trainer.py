@@ -37,7 +37,6 @@ class CustomTrainer(Trainer):
 
     @classmethod
     def check_arm(cls, arm: Arm, command: CommandTemplate | None, repository: str | None) -> None:
-        """Raise ValueError unless there is a command, and one place of its program."""
         if command is None:
             raise ValueError(f"{arm.name}: say with `command:` how its trainer is started")
         if (command.folder is None) == (arm.ref is None):
@@ -98,7 +97,6 @@ class CustomTrainer(Trainer):
         return known
 
     def check_target(self, target: Target, arm: str, *, in_pod: bool) -> None:
-        """Raise ConfigError if the command and the target set the same variable."""
         twice = sorted(self.template.environment.keys() & target.environment.keys())
         if twice:
             place = f"configs/targets/{target.name}.yml"
@@ -115,7 +113,6 @@ class CustomTrainer(Trainer):
     def invoke_compile(
         self, config: TrainConfig, topology: Topology, directory: Path, programs: Path | None = None
     ) -> Invocation:
-        """Raise ConfigError."""
         raise ConfigError(["a custom command cannot be compiled ahead of time: only maxview's and MaxText's can"])
 
     @property
@@ -125,12 +122,10 @@ class CustomTrainer(Trainer):
 
     @property
     def start_folder(self) -> str | None:
-        """The program's folder."""
         return self.program
 
     @classmethod
     def name_version(cls, plan: RunPlan, commit: str | None) -> str:
-        """Return the commit, else the digest of the program's source, for display."""
         if commit is None and SOURCE in plan.versions:
             return f"source {plan.versions[SOURCE]}"
         return super().name_version(plan, commit)

@@ -73,12 +73,10 @@ class MaxTextTrainer(Trainer):
 
     @classmethod
     def is_read(cls, path: str, named: frozenset[str] = frozenset()) -> bool:
-        """Return whether a file of a commit can affect a run."""
         return path.startswith(READ)
 
     @property
     def own_keys(self) -> frozenset[str]:
-        """The keys in MaxText's base.yml."""
         return self.maxtext.keys
 
     @property
@@ -87,13 +85,11 @@ class MaxTextTrainer(Trainer):
         return f"MaxText {self.version.short}" if self.version else self.maxtext.title
 
     def invoke(self, config: TrainConfig, directory: Path, *, in_pod: bool, alone: bool) -> Invocation:
-        """Return the invocation with the config as MaxText's keys and values."""
         return plan_maxtext(config, self.maxtext, directory, in_pod=in_pod, alone=alone)
 
     def invoke_compile(
         self, config: TrainConfig, topology: Topology, directory: Path, programs: Path | None = None
     ) -> Invocation:
-        """Return the invocation of MaxText's own compile program, with a recorder of its results."""
         maxtext = self.maxtext
         words = translate(config, maxtext, directory, metrics_file="", alone=True)
         words |= {"compile_topology": name_in_maxtext(topology), "compile_topology_num_slices": "1"}

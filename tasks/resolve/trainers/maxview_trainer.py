@@ -49,7 +49,6 @@ class MaxviewTrainer(Trainer):
 
     @classmethod
     def check_arm(cls, arm: Arm, command: CommandTemplate | None, repository: str | None) -> None:
-        """Raise ValueError if the arm has an image and also packages or a Python."""
         super().check_arm(arm, command, repository)
         if arm.image and (arm.packages or arm.python):
             raise ValueError(f"{arm.name}: set at most one of packages, python and image")
@@ -85,7 +84,6 @@ class MaxviewTrainer(Trainer):
 
     @classmethod
     def is_read(cls, path: str, named: frozenset[str] = frozenset()) -> bool:
-        """Return whether a file of a commit can affect a run."""
         return (path.endswith(".py") and path.startswith(CODE)) or path.startswith(DATA)
 
     def known_keys(
@@ -113,14 +111,12 @@ class MaxviewTrainer(Trainer):
         return f"maxview{commit}{' with uncommitted changes' if self.dirty else ''}"
 
     def invoke(self, config: TrainConfig, directory: Path, *, in_pod: bool, alone: bool) -> Invocation:
-        """Return the invocation that trains the config in the run's config.yml."""
         python, file = (PYTHON_IN_POD, CONFIG_IN_POD) if in_pod else (self.python, str(directory / CONFIG))
         return Invocation(argv=(python, "-m", "model.train", file))
 
     def invoke_compile(
         self, config: TrainConfig, topology: Topology, directory: Path, programs: Path | None = None
     ) -> Invocation:
-        """Return the invocation that compiles the config in the run's config.yml."""
         out = ("--out", str(directory), "--topology", topology.name)
         argv = (self.python, "-m", "model.compile", str(directory / CONFIG), *out)
         # passed as a variable, because the trainer at an older commit would reject an unknown option
@@ -129,12 +125,10 @@ class MaxviewTrainer(Trainer):
 
     @classmethod
     def default_folder(cls, plan: RunPlan) -> str | Path:
-        """Return the folder of the installed trainer."""
         return CONFIG_ROOT.parent
 
     @classmethod
     def describe_attention(cls, plan: RunPlan) -> str | None:
-        """Return the attention kernel of a run, and the reason for it; None for another version's config."""
         if plan.config.keys() != TrainConfig.model_fields.keys():
             return None
         return describe_attention(TrainConfig.model_validate(plan.config))
