@@ -71,7 +71,7 @@ class Arm:
 
 def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
     """Return the measured differences. Raises ValueError with a sentence if the steps cannot be compared."""
-    steps = RecordedStep(Path(settings.baseline)), RecordedStep(Path(settings.candidate))
+    steps = read_step("baseline", settings.baseline), read_step("candidate", settings.candidate)
     sources = match(steps[0].inputs, steps[1].inputs)
     unmatched = _unmatched(steps, sources)
     lost = [
@@ -113,6 +113,14 @@ def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
         (results,) = [one for one, _ in zip(run_both(baseline, candidate, *late), range(1), strict=False)]
         states.append({"state": "late", "results": measure(steps[1].outputs, outputs, *results)})
     return found
+
+
+def read_step(arm: str, folder: str) -> RecordedStep:
+    """Return an arm's recorded step. Raises ValueError with the arm's name."""
+    try:
+        return RecordedStep(Path(folder))
+    except ValueError as error:
+        raise ValueError(f"{arm}: {error}") from error
 
 
 def list_float_types(texts: Iterable[str]) -> list[str]:

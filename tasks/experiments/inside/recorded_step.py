@@ -60,8 +60,11 @@ class RecordedStep:
             self.text = gzip.decompress((folder / PROGRAM).read_bytes()).decode()
             self.record: dict[str, Any] = json.loads((folder / OBSERVATION).read_text(encoding="utf-8"))
             stored = np.load(folder / ARGUMENTS, allow_pickle=False)
-        except OSError as error:
-            raise ValueError(f"the step was not recorded: {error}") from error
+        except FileNotFoundError as error:
+            what = "its program was not kept" if str(error.filename).endswith(PROGRAM) else "the step was not recorded"
+            raise ValueError(f"{what} ({Path(error.filename).name} is missing)") from error
+        except (OSError, EOFError, UnicodeDecodeError) as error:
+            raise ValueError(f"the recorded step cannot be read: {error}") from error
         self._stored = {key.partition("|")[2]: stored[key] for key in stored.files}
         self.names = list(self._stored)
         with mlir_context():

@@ -62,7 +62,7 @@ def test_two_versions_of_jax_on_a_tpu_take_no_turns(recorded: Callable[..., Path
 
 def test_an_incomplete_recording_names_its_arm(recorded: Callable[..., Path]) -> None:
     folder = recorded(baseline={}, candidate={})  # without programs
-    assert interleave(PLANS, NAMES, folder, LIMITS).problem.startswith("old: the step was not recorded")
+    assert interleave(PLANS, NAMES, folder, LIMITS).problem.startswith("old: its program was not kept")
 
 
 def test_a_killed_process_is_one_sentence(recorded: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
