@@ -148,7 +148,7 @@ def compare_cases(
         return run_all(plans, store, jobs, take_over=take_over)
 
     try:
-        refused = find_refused(request, plans[0].target, store, jobs)
+        refused = {} if only else find_refused(request, plans[0].target, store, jobs)
         for case, group in groupby(plans, key=lambda plan: plan.case):
             if case in refused:
                 comparisons.append(publish_case(refused[case], store))

@@ -213,14 +213,18 @@ def experiments_step(
     case, names = plans[0], (plans[0].arm, plans[1].arm)
     say = partial(_report, case.case)
     folder = Path(store.comparison(case.comparison, case.case, experiments_id(plans)).path) / FOLDER
-    observations = record_arms(plans, (folder / SIDES[0], folder / SIDES[1]))
+    small, stands_for = find_stand_ins(request, case.case, plans, store.path) if "function" in only else (plans, "")
+    here = plans if all(plan.backend == "local" for plan in plans) else small
+    observations = record_arms(here, (folder / SIDES[0], folder / SIDES[1]))
     if problem := name_problem(observations, names):
         raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
     paths = [folder / side / PROGRAM for side in SIDES]
-    roots = (plans[0].checkout or plans[0].start_folder or "", plans[1].checkout or plans[1].start_folder or "")
+    roots = (here[0].checkout or here[0].start_folder or "", here[1].checkout or here[1].start_folder or "")
     program = compare_program_files(paths[0], paths[1], names, roots)
+    if here is not plans:
+        program = program.model_copy(update={"sentence": f"{program.sentence}; {stands_for}"})
     get_run_logger().info("%s", program.sentence)
-    flags = [[plan.environment.get(name) for name in COMPILER_FLAGS] for plan in plans]
+    flags = [[plan.environment.get(name) for name in COMPILER_FLAGS] for plan in here]
     compiler = (observations[0].software, flags[0]) == (observations[1].software, flags[1])
     one = program.answer == "same text" and compiler
     turns = None
@@ -229,8 +233,7 @@ def experiments_step(
         get_run_logger().info("%s", turns.problem or turns.wall)
     function = None
     if "function" in only and not one:
-        small, stands_for = find_stand_ins(request, case.case, plans, store.path)
-        place = folder / ("function" if stands_for else "")
+        place = folder / ("function" if stands_for and here is plans else "")
         function = compare_functions(small, names, place, stands_for=stands_for, say=say)
         get_run_logger().info("%s", function.sentence)
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))

@@ -51,6 +51,7 @@ class TurnsResult:
 
     wall: Interval
     cpu: Interval  # processor time of the host
+    ratios: list[float]  # of wall times, one of each draw
     decided: bool
     draws: int
     rounds: int  # of all draws
@@ -166,6 +167,7 @@ def measure(duet: Duet, rule: Rule, limit_s: float, say: Callable[[str], None]) 
     return TurnsResult(
         wall=found,
         cpu=interval_at(cpus, last, rule.chance),
+        ratios=walls,
         decided=is_decided(found, rule),
         draws=len(walls),
         rounds=duet.rounds,

@@ -88,4 +88,4 @@ def test_a_folder_without_a_recording_is_an_error_of_its_arm(tmp_path: Path) -> 
     settings = Settings(str(tmp_path), str(tmp_path), ("old", "new"), 1.0, 0.01, 0.015, 0.005)
     found = run(settings, lambda _: None)
     assert found["arm"] == "old"
-    assert "was not recorded" in found["error"]
+    assert "was not kept" in found["error"]
