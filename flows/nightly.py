@@ -16,6 +16,7 @@ from prefect.states import Completed, Failed
 
 from configs.comparison import load_comparison
 from configs.nightly import BLESSED
+from configs.trainers import trainer_class
 from flows.bisect import bisect
 from flows.compare import compare_cases
 from flows.invariants import invariants
@@ -119,7 +120,7 @@ def find_broken_twins(plan: NightPlan, store: Store) -> Iterator[NightChange]:
     for cell in plan.cells:
         trainer = load_comparison(cell.comparison).trainer
         ref, repository = plan.commits.get(cell.comparison, ""), cell.arms.repository or ""
-        if trainer == "command" or (trainer, ref, repository) in seen:
+        if trainer_class(trainer).takes_command or (trainer, ref, repository) in seen:
             continue
         seen.add((trainer, ref, repository))
         cases = tuple(dict.fromkeys(one.case for one in plan.cells if one.comparison == cell.comparison))
