@@ -19,12 +19,13 @@ from tasks.store.json_records import (
     run_record_from_json,
     run_record_to_json,
 )
-from tasks.store.mirror import Mirror
 from tasks.store.names import check_name
-from tasks.store.seals import find_changed, remove_seal, write_seal
+from tasks.store.place import Folder
+from tasks.store.seals import remove_seal
 
 MAX_BYTES = 1_000_000_000  # limit of metrics.jsonl and of program.json; a step of metrics needs 300 bytes
 LOG_BYTES = 16 << 10  # with less free disk space, a run cannot begin its log
+LOCAL = Folder()
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(StoredHandle)
 
 
@@ -43,7 +44,7 @@ class RunDirectory:
     """One run's folder, `<out>/runs/<run_name>`. Creating the object touches no file. Methods write atomically."""
 
     path: Path
-    mirror: Mirror | None = None  # for a store in a bucket
+    place: Folder = LOCAL
 
     plan = _Inside("plan.json")
     config = _Inside("config.yml")
@@ -93,13 +94,11 @@ class RunDirectory:
         Does nothing for a local store. Raises TakenError if another machine has claimed the run, unless `is_over`
         returns True for the ids of its flow runs. checkpoints: whether to fetch checkpoints too.
         """
-        if self.mirror is not None:
-            self.mirror.claim(self._name, flow_runs, is_over=is_over, checkpoints=checkpoints)
+        self.place.claim(self._name, flow_runs, is_over=is_over, checkpoints=checkpoints)
 
     def check_claim(self) -> None:
         """Raise StoreError if another machine has taken over the run."""
-        if self.mirror is not None:
-            self.mirror.claims.check(self._name)
+        self.place.check_claim(self._name)
 
     def write_plan(self, plan: RunPlan) -> Path:
         return write_atomically(self.plan, model_to_json(plan))
@@ -118,14 +117,12 @@ class RunDirectory:
         """
         self.check_claim()
         written = write_atomically(self.handle, model_to_json(handle))
-        if self.mirror is not None:
-            self.mirror.push_begun(self._name)
+        self.place.push_begun(self._name)
         return written
 
     def read_handle(self) -> RunHandle | None:
         """Return the handle; None if there is none. Raises StoreError if the file is damaged."""
-        if self.mirror is not None:
-            self.mirror.match(self.handle)
+        self.place.match(self.handle)
         return read_document(self.handle, model_from_json(_HANDLE))
 
     def read_program(self) -> dict[str, Any] | None:
@@ -139,14 +136,8 @@ class RunDirectory:
         longer the version that the claim names.
         """
         text = run_record_to_json(record)
-        if self.mirror is None:
-            written = write_atomically(self.record, text)
-            write_seal(self.path, (self.record, self.log, self.metrics, self.program))
-            return written
-        self.mirror.record(self._name, text.encode())
-        written = write_atomically(self.record, text)
-        self.mirror.claims.give_back(self._name)
-        return written
+        sealed = (self.record, self.log, self.metrics, self.program)
+        return self.place.end_run(self._name, self.record, text, sealed)
 
     def check_files(self) -> None:
         """Raise StoreError if the log, metrics or program file must not be read.
@@ -172,7 +163,7 @@ class RunDirectory:
 
     def find_changed(self) -> list[str]:
         """Return which of record, log, metrics and program have changed since the run's end; none in a bucket."""
-        return [] if self.mirror is not None else find_changed(self.path)
+        return self.place.find_changed(self.path)
 
     def remove_seal(self) -> None:
         """Remove the seal (the digests for `find_changed`) of an unfinished run before the run is repeated."""
@@ -196,29 +187,27 @@ class RunDirectory:
         `log` is set to `log_address`, because the store may have moved. listed: the working copy is up to date, so the
         bucket is not queried.
         """
-        if self.mirror is not None and not listed:
-            self.mirror.match(self.record)
+        if not listed:
+            self.place.match(self.record)
         record = read_document(self.record, run_record_from_json)
         return record and record.model_copy(update={"log": self.log_address})
 
     @property
     def log_address(self) -> str:
         """The log's path, or its address in the bucket, for messages and records."""
-        return self.mirror.files.url(f"{self._name}/{self.log.name}") if self.mirror else str(self.log)
+        return self.place.address_of(self.log)
 
     def bring(self, name: str) -> Path:
         """Return the local path of a file, after fetching it from the bucket if needed; the file may be missing.
 
         Raises StoreError if `name` is not a plain file name.
         """
-        if self.mirror is not None:
-            self.mirror.refresh(f"{self._name}/{check_name(name, 'file')}")
-        return self.path / check_name(name, "file")
+        self.place.refresh(f"{self._name}/{check_name(name, 'file')}")
+        return self.path / name
 
     def bring_checkpoints(self) -> None:
         """Fetch all of the run's files from the bucket, including checkpoints; local stores need none."""
-        if self.mirror is not None:
-            self.mirror.fetch_folder(self._name, without="")
+        self.place.fetch_folder(self._name, without="")
 
 
 @dataclass(frozen=True)
@@ -226,7 +215,7 @@ class ComparisonDirectory:
     """One comparison's folder, `<out>/comparisons/<comparison>/<case>/<id>`."""
 
     path: Path
-    mirror: Mirror | None = None
+    place: Folder = LOCAL
 
     comparison = _Inside("comparison.json")
     page = _Inside("index.html")
@@ -243,8 +232,8 @@ class ComparisonDirectory:
 
         listed: the working copy is up to date, so the bucket is not queried.
         """
-        if self.mirror is not None and not listed:
-            self.mirror.match(self.comparison)
+        if not listed:
+            self.place.match(self.comparison)
         return read_document(self.comparison, model_from_json(ComparisonRecord))
 
     def write_file(self, name: str, text: str) -> Path:

@@ -9,20 +9,23 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 import google_crc32c
 
-from tasks.store.atomic import StoreError, explain_full
+from tasks.store.atomic import StoreError, explain_full, write_atomically
 from tasks.store.claims import RECORD, WRITER, Claims
 from tasks.store.files import AlreadyThereError, Entry, Files
 from tasks.store.names import safe_name
+from tasks.store.place import LEFT_OUT, Folder
 
 DEFAULT_OUT = "maxview-out"  # the command line's default of --out
 HANDLE = "handle.json"
@@ -31,18 +34,40 @@ ORIGIN = ".store"  # file in a working copy with the address of its bucket
 # transferred last, in this order, because they mark the other files as complete
 LAST = ("commit_success.txt", "log.txt", HANDLE, RECORD, "comparison.json", "index.html")
 BEGUN = ("plan.json", "config.yml", "log.*.txt", HANDLE)  # files of an unfinished run that are uploaded
-LEFT_OUT = "checkpoints/"  # subfolder that is fetched only on request, because checkpoints can be read in the bucket
 SENDERS = 10  # concurrent transfers; the size of the client's connection pool
 BLOCK = 1 << 20  # bytes per read
 ATTEMPTS = 5  # to read a file that other machines replace
 
 
 @dataclass(frozen=True)
-class Mirror:
+class Mirror(Folder):
     """A store's working copy in `folder`, and its `files` in the bucket. A `name` is a path below both."""
+
+    has_copy = True
+    reaches_pods = True
 
     folder: Path
     files: Files
+
+    def files_below(self, path: Path) -> Files:
+        return self.files
+
+    def address_of(self, path: Path) -> str:
+        return self.files.url(path.relative_to(self.folder).as_posix())
+
+    def translate(self, text: str) -> str:
+        here = str(self.folder)
+        inside = text == here or text.startswith(f"{here}/")
+        return self.files.root.rstrip("/") + text[len(here) :] if inside else text
+
+    def link_to(self, path: Path) -> str:
+        return "https://storage.cloud.google.com/" + quote(self.address_of(path).removeprefix("gs://"))
+
+    def link_for_others(self, path: Path) -> str | None:
+        return self.link_to(path)
+
+    def link_from_page(self, path: Path, name: str, depth: int) -> str:
+        return self.link_to(path)
 
     @property
     def claims(self) -> Claims:
@@ -93,6 +118,9 @@ class Mirror:
         for name, data in self.files.read_many(names).items():
             self._keep(name, io.BytesIO(data))
 
+    def refresh_matching(self, prefix: str, pattern: str) -> None:
+        self.refresh_all(self.files.entries(prefix, pattern))
+
     def fetch_folder(self, name: str, *, without: str = LEFT_OUT) -> None:
         """Download a folder's files for which the working copy differs, except claims; the files in `LAST` last.
 
@@ -119,6 +147,28 @@ class Mirror:
         ]
         _in_order(lambda file: self.files.upload(file, paths[file]), different)
         return len(different)
+
+    def push(self, path: Path) -> None:
+        name = path.relative_to(self.folder).as_posix()
+        if path.is_file():
+            self.files.upload(name, path)
+        else:
+            self.push_folder(name)
+
+    def end_run(self, name: str, record: Path, text: str, sealed: Sequence[Path]) -> Path:
+        self.record(name, text.encode())
+        written = write_atomically(record, text)
+        self.claims.give_back(name)
+        return written
+
+    def find_changed(self, path: Path) -> list[str]:
+        return []
+
+    def lock(self, path: Path, wait: Callable[[str], Any]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def check_claim(self, name: str) -> None:
+        self.claims.check(name)
 
     def record(self, name: str, text: bytes) -> None:
         """Upload a run's folder, then the record `text`, which replaces the version that the claim names.

@@ -3,18 +3,18 @@
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Literal
-from urllib.parse import quote
+from typing import Any, Literal
 
 from tasks.store.atomic import StoreError, explain_full, write_atomically
-from tasks.store.directories import ComparisonDirectory, RunDirectory
-from tasks.store.files import Files, LocalFiles
+from tasks.store.directories import LOCAL, ComparisonDirectory, RunDirectory
+from tasks.store.files import Files
 from tasks.store.mirror import ORIGIN, Mirror, working_copy
 from tasks.store.names import check_name
+from tasks.store.place import Folder
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Store:
     """An output folder or bucket. Names of runs and comparisons are checked, so no path leaves the store."""
 
     path: Path  # the folder, or this machine's working copy of the bucket
-    mirror: Mirror | None = None  # None for a local folder
+    place: Folder = LOCAL
     writable: bool = True  # can be False only if opened with `reading`
 
     def run(self, run_name: str) -> RunDirectory:
         """Return the folder of a run, which may be missing. Raises StoreError for an invalid name."""
-        return RunDirectory(self.path / "runs" / check_name(run_name, "run name"), self.mirror)
+        return RunDirectory(self.path / "runs" / check_name(run_name, "run name"), self.place)
 
     def run_of_log(self, log: str) -> RunDirectory:
         """Return the folder of the run whose record has this log path, even if the store has moved since."""
@@ -36,7 +36,7 @@ class Store:
     @property
     def files(self) -> Files:
         """The store's files; names are paths below the store."""
-        return self.mirror.files if self.mirror else LocalFiles(self.path)
+        return self.place.files_below(self.path)
 
     @property
     def address(self) -> str:
@@ -45,45 +45,54 @@ class Store:
 
     def address_of(self, path: Path) -> str:
         """Return the path, or in a bucket the gs:// address, of the file `path` of this store, for messages."""
-        return self.mirror.files.url(path.relative_to(self.path).as_posix()) if self.mirror else str(path)
+        return self.place.address_of(path)
 
     def link_to(self, path: Path) -> str:
         """Return a URL that opens a file in a browser; for a bucket, this requires a login with read access."""
-        if self.mirror is None:
-            return path.as_uri()
-        return "https://storage.cloud.google.com/" + quote(self.address_of(path).removeprefix("gs://"))
+        return self.place.link_to(path)
+
+    def link_for_others(self, path: Path) -> str | None:
+        """Return a URL that opens a file on other machines; None in a local folder and in a read-only bucket."""
+        return self.place.link_for_others(path) if self.writable else None
+
+    def link_from_page(self, name: str, depth: int = 0) -> str:
+        """Return the link to a file of this store on a page that is `depth` folders below the store."""
+        return self.place.link_from_page(self.path / name, name, depth)
+
+    @property
+    def keeps_pages(self) -> bool:
+        """Whether this machine can write pages: into the store, or only into its working copy."""
+        return self.writable or self.place.has_copy
+
+    def lock(self, name: str, wait: Callable[[str], Any]) -> AbstractContextManager[None]:
+        """Lock a file of a folder against other writers (see `hold`). A bucket has no locks: it checks versions."""
+        return self.place.lock(self.path / name, wait)
 
     def refresh(self, kind: Literal["runs", "comparisons"]) -> None:
         """Download the changed records of all runs or comparisons from the bucket; does nothing for a local store."""
         patterns = {"runs": "runs/*/record.json", "comparisons": "comparisons/*/*/*/comparison.json"}
-        if self.mirror is not None:
-            self.mirror.refresh_all(self.mirror.files.entries(kind, patterns[kind]))
+        self.place.refresh_matching(kind, patterns[kind])
 
     def push(self, folder: Path) -> None:
         """Upload a folder or a file to the bucket; does nothing for a local store."""
-        if self.mirror is None:
-            return
-        if folder.is_file():
-            self.mirror.files.upload(folder.relative_to(self.path).as_posix(), folder)
-        else:
-            self.mirror.push_folder(folder.relative_to(self.path).as_posix())
+        self.place.push(folder)
 
     def comparison(self, comparison: str, case: str, id: str) -> ComparisonDirectory:
         """Return the folder of a comparison, which may be missing. Raises StoreError for invalid names."""
         parts = check_name(comparison, "comparison"), check_name(case, "case"), check_name(id, "comparison id")
-        return ComparisonDirectory(self.path.joinpath("comparisons", *parts), self.mirror)
+        return ComparisonDirectory(self.path.joinpath("comparisons", *parts), self.place)
 
     def runs(self) -> Iterator[RunDirectory]:
         """Yield every run folder with a plan or record, sorted by name."""
         kinds = ("runs/*/plan.json", "runs/*/record.json")
         found = {entry.name.split("/")[1] for kind in kinds for entry in self.files.entries("runs", kind)}
         for name in sorted(found):
-            yield RunDirectory(self.path / "runs" / name, self.mirror)
+            yield RunDirectory(self.path / "runs" / name, self.place)
 
     def comparisons(self) -> Iterator[ComparisonDirectory]:
         """Yield every folder of a finished comparison, sorted by path."""
         for entry in self.files.entries("comparisons", "comparisons/*/*/*/comparison.json"):
-            yield ComparisonDirectory((self.path / entry.name).parent, self.mirror)
+            yield ComparisonDirectory((self.path / entry.name).parent, self.place)
 
 
 def open_store(out: str | Path, *, reading: bool = False) -> Store:

@@ -94,12 +94,8 @@ def _find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.P
     if "://" in proof.path or place.exists() or run.plan is None or run.plan.files.checkpoints is None:
         return place
     directory = store.run(run.plan.run_name)
-    here = epath.Path(Path(directory.path, run.plan.files.checkpoints, place.name))
-    if here.exists() or directory.mirror is None:
-        return here
-    return epath.Path(
-        directory.mirror.files.url(f"runs/{directory.run_name}/{run.plan.files.checkpoints}/{place.name}")
-    )
+    here = Path(directory.path, run.plan.files.checkpoints, place.name)
+    return epath.Path(here if here.exists() else directory.place.address_of(here))
 
 
 def compare_checkpoints(

@@ -1,7 +1,6 @@
 """The command `maxview bisect`, which runs the flow `bisect` and returns the exit status."""
 
 import json
-import os
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -55,6 +54,6 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
         print(json.dumps([json.loads(one.record.model_dump_json()) for one in bisections], indent=1))
     else:
         for record, page in bisections:
-            print(render_bisection(record, page.address if "://" in page.address else os.path.relpath(page.path)))
+            print(render_bisection(record, page.place))
     outcomes = {one.record.outcome for one in bisections}
     return 1 if "found" in outcomes else 0 if outcomes == {"ledger"} else 3

@@ -81,10 +81,9 @@ def _places(page: Path | None, store: "Store") -> Iterator[str]:
     """Yield a line with the page's place, and one with its link in a writable bucket; none without a page."""
     if page is None:
         return
-    shared = store.mirror is not None and store.writable
-    yield f"page: {store.address_of(page) if shared else page}"
-    if shared:
-        yield f"link: {store.link_to(page)}"
+    yield f"page: {store.address_of(page) if store.writable else page}"
+    if link := store.link_for_others(page):
+        yield f"link: {link}"
 
 
 def _explain_empty(wanted: Iterator[str], cases: Sequence[str], metrics: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
 """Runs a flow in this process with a live view, prints its comparisons, and exits if Prefect's server is lost."""
 
 import json
-import os
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -54,9 +53,7 @@ def run_flow(
     else:
         console = Console()
         for record, page in view.comparisons:
-            remote = "://" in page.address
-            shown = page.address if remote else os.path.relpath(page.path)
-            print_comparison(console, record, page=shown, link=page.link if page.link.startswith("http") else None)
+            print_comparison(console, record, page=page.place, link=page.link if page.link.startswith("http") else None)
         if len(records) > 1:
             console.print(render_floors(records, left_out))
             print(f"index: {index_of(parameters['out'])}")

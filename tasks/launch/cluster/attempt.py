@@ -291,10 +291,9 @@ def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
 
     Checkpoints stay in the bucket.
     """
-    if directory.mirror is not None:
-        for name in {*OWN_FILES, plan.files.metrics}:
-            directory.mirror.fetch(f"runs/{directory.run_name}/{name}")
-        directory.mirror.fetch_folder(f"runs/{directory.run_name}/{TENSORBOARD}")
+    for name in {*OWN_FILES, plan.files.metrics}:
+        directory.place.fetch(f"runs/{directory.run_name}/{name}")
+    directory.place.fetch_folder(f"runs/{directory.run_name}/{TENSORBOARD}")
 
 
 def describe_place(cluster: str, hosts: tuple[str, ...]) -> str:

@@ -54,7 +54,7 @@ def attempts_of(api: "KubeApi", family: str) -> list[tuple[int, str]]:
 
 def check_out(plan: RunPlan, settings: ClusterSettings, directory: RunDirectory) -> None:
     """Raise LaunchError if the run's pods cannot write into its folder."""
-    if not settings.shared_out and directory.mirror is None:
+    if not settings.shared_out and not directory.place.reaches_pods:
         raise LaunchError(
             f"pods cannot write to {plan.directory}: choose --out gs://BUCKET/FOLDER, or set `shared_out: true` in "
             "the target if pods mount this folder at the same path"
@@ -66,20 +66,12 @@ def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, .
 
     Returns both unchanged if the store is not in a bucket.
     """
-    mirror = directory.mirror
-    if mirror is None:
-        return plan, extra_argv
-    here, there = str(mirror.folder), mirror.files.root.rstrip("/")
-
-    def move[T](value: T) -> T | str:
-        if isinstance(value, str) and (value == here or value.startswith(f"{here}/")):
-            return there + value[len(here) :]
-        return value
+    move = directory.place.translate
 
     def move_word(word: str) -> str:
         key, equals, value = word.partition("=")  # KEY=PATH, as in MaxText's arguments
-        return f"{key}={move(value)}" if equals and _NAME.fullmatch(key) else str(move(word))
+        return f"{key}={move(value)}" if equals and _NAME.fullmatch(key) else move(word)
 
-    config = {key: move(value) for key, value in plan.config.items()}
+    config = {key: move(value) if isinstance(value, str) else value for key, value in plan.config.items()}
     words = tuple(move_word(word) for word in plan.argv)
     return plan.model_copy(update={"config": config, "argv": words}), tuple(map(move_word, extra_argv))

@@ -36,9 +36,7 @@ class OnCluster:
         self._create = create
 
     def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-        if directory.mirror is None:  # pods share the folder with this machine
-            return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))
-        return epath.Path(directory.mirror.files.url(f"runs/{directory.run_name}/{plan.files.checkpoints}/{step}"))
+        return epath.Path(directory.place.address_of(directory.path / str(plan.files.checkpoints) / str(step)))
 
     def launch(
         self,

@@ -19,6 +19,11 @@ class PublishedPage(Frozen):
     link: str  # URL for browsers
 
     @property
+    def place(self) -> str:
+        """Return the address to print in a terminal: the path from the working directory, or the bucket's address."""
+        return os.path.relpath(self.path) if self.address == str(self.path) else self.address
+
+    @property
     def shown(self) -> str:
         """Return the address to print in a log: a link that works on any machine, else the address in the store."""
         return self.link if self.link.startswith(("http://", "https://")) else self.address

@@ -50,7 +50,7 @@ def write_history_page(judged: Sequence[JudgedSeries], store: Store) -> Path | N
 
     For a read-only bucket, the page is written only into the local copy. Returns None for a read-only folder.
     """
-    if not store.writable and store.mirror is None:
+    if not store.keeps_pages:
         return None
     drawing, groups = Drawing(judged, store), dict[Group, list[JudgedSeries]]()
     for item in judged:
@@ -76,9 +76,8 @@ class Drawing:
 
     def __init__(self, judged: Sequence[JudgedSeries], store: Store):
         self._store = store
-        beside = store.mirror is None or store.writable
         names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/index.html")]
-        self._pages = {name: quote(name) if beside else store.link_to(store.path / name) for name in names}
+        self._pages = {name: quote(name) if store.writable else store.link_to(store.path / name) for name in names}
         self._died = {item.page for item in read_results(store) if item.died}
         self._days = sorted({show_date(night) for item in judged for night in item.series.nights})  # columns of a chart
         # per group and case: page, day and x of each night

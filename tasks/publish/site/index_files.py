@@ -30,7 +30,6 @@ from tasks.publish.site.index import (
 )
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
-from tasks.store.locks import hold
 
 MAX_LISTED_RESULTS = 40  # latest results of each case in the file of a pair
 LOCK = ".index.lock"
@@ -62,9 +61,6 @@ def replace_file(store: Store, name: str, make: Callable[[str | None], str | Non
 @contextmanager
 def lock_index(store: Store) -> Iterator[None]:
     """Lock the index of a folder against other writers. A bucket has no lock, because it checks versions."""
-    if store.mirror is not None:
-        yield
-        return
     until = time.monotonic() + MAX_WAIT_S
 
     def wait(who: str) -> None:
@@ -72,7 +68,7 @@ def lock_index(store: Store) -> Iterator[None]:
             raise StoreError(f"{store.files.url(PAGE)}: {who} has held {LOCK} for {MAX_WAIT_S:.0f} s; end it")
         time.sleep(random.uniform(0.01, 0.05))
 
-    with hold(store.path / LOCK, wait):
+    with store.lock(LOCK, wait):
         yield
 
 

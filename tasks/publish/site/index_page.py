@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from urllib.parse import quote
 
 from jinja2 import Environment
 from markupsafe import Markup
@@ -175,22 +174,18 @@ def write_history(store: Store, html: str) -> Path:
 
 def link_home(store: Store, depth: int = 0) -> str:
     """Return the address of the index page, for a link on a page that is `depth` folders below the index page."""
-    return "../" * depth + PAGE if store.mirror is None else store.link_to(store.path / PAGE)
+    return store.link_from_page(PAGE, depth)
 
 
 def render_index(index: StoreIndex, store: Store) -> str:
     """Return the HTML of the index page, which contains the index as JSON."""
-
-    def link(name: str) -> str:
-        return quote(name) if store.mirror is None else store.link_to(store.path / name)
-
     shown = sorted(index.pairs, key=lambda pair: -sum(cell.newest.pair == pair for cell in index.matrix))
     last = index.nights[0] if index.nights else None
     page = (
         _environment()
         .get_template("index.html.j2")
         .render(
-            link=link,
+            link=store.link_from_page,
             out=shlex.join(out_option(store.address)),
             index=index,
             pairs=shown,

@@ -1,10 +1,12 @@
 """A store in a bucket: runs are written in a folder, uploaded when finished, and never written by two machines."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from configs.read import CONFIG_ROOT
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.records import RunReading, RunRecord
 from tasks.store import Store, StoreError, check_writable, open_store
@@ -28,7 +30,6 @@ def machine(gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # t
 
 def finish(store: Store, name: str) -> Mirror:
     """A run's folder as a trainer leaves it, uploaded."""
-    assert store.mirror is not None
     folder = store.run(name).create()
     folder.log.write_text("a log\n")
     step = folder.checkpoints / "0"
@@ -37,7 +38,8 @@ def finish(store: Store, name: str) -> Mirror:
     (step / "commit_success.txt").write_text("x")
     folder.record.write_text("{}")
     store.push(folder.path)
-    return store.mirror
+    assert isinstance(store.place, Mirror)
+    return store.place
 
 
 def test_reading_a_bucket_creates_no_working_copy(
@@ -55,8 +57,7 @@ def test_a_finished_run_is_visible_to_another_machine(machine) -> None:  # type:
         "checkpoints/0/commit_success.txt", "checkpoints/0/items/data", "log.txt", "record.json")]  # fmt: skip
     other = machine("two")
     assert [run.run_name for run in other.runs()] == ["run-1"]
-    assert other.mirror is not None
-    other.mirror.fetch_folder("runs/run-1")
+    other.place.fetch_folder("runs/run-1")
     assert other.run("run-1").log.read_text() == "a log\n"
     assert not other.run("run-1").checkpoints.exists()
     assert name_store(other.path) == mirror.files.root
@@ -84,7 +85,7 @@ def test_completion_markers_are_uploaded_last(machine, monkeypatch: pytest.Monke
 
 
 def test_two_machines_cannot_write_one_run(machine) -> None:  # type: ignore[no-untyped-def]
-    first, second = machine("one").mirror, machine("two").mirror
+    first, second = machine("one").place, machine("two").place
     first.claim("runs/run-1")
     first.claim("runs/run-1")  # its own claim, after a crash
     with pytest.raises(StoreError, match=r"runs/run-1: is being written on .* since .*--fresh.*--take-over"):
@@ -99,7 +100,7 @@ def test_two_machines_cannot_write_one_run(machine) -> None:  # type: ignore[no-
 
 
 def test_a_claim_is_valid_until_its_flow_run_has_ended(machine) -> None:  # type: ignore[no-untyped-def]
-    first, second = machine("one").mirror, machine("two").mirror
+    first, second = machine("one").place, machine("two").place
     first.claim("runs/run-1", ("lost", "night"))
     with pytest.raises(TakenError) as taken:
         second.claim("runs/run-1", ("next",), is_over=lambda others: "else" in others)
@@ -113,7 +114,7 @@ def test_a_claim_is_valid_until_its_flow_run_has_ended(machine) -> None:  # type
 
 
 def test_a_damaged_claim_is_reported(machine) -> None:  # type: ignore[no-untyped-def]
-    mirror = machine("one").mirror
+    mirror = machine("one").place
     mirror.files.write("runs/run-1/writer.json", b'{"host": 1')
     with pytest.raises(StoreError, match=r"writer\.json: is damaged; .*gcloud storage rm gs://"):
         mirror.claim("runs/run-1")
@@ -158,20 +159,20 @@ def test_a_record_replaces_only_the_known_version(machine, record_of) -> None:  
     first, second = machine("one"), machine("two")
     run = first.run("run-1").create()
     run.log.write_text("a log\n")
-    first.mirror.claim("runs/run-1")
+    first.place.claim("runs/run-1")
     run.write_record(record_of(first, "died"))
-    assert [e.name for e in first.mirror.files.entries("runs")] == ["runs/run-1/log.txt", "runs/run-1/record.json"]
+    assert [e.name for e in first.place.files.entries("runs")] == ["runs/run-1/log.txt", "runs/run-1/record.json"]
     other = second.run("run-1").create()
     assert other.read_record().label == "died"
     assert other.bring("log.txt").read_text() == "a log\n"
     assert other.log_address == other.read_record().log == f"{second.address}/runs/run-1/log.txt"
-    second.mirror.claim("runs/run-1")  # the run is repeated there
+    second.place.claim("runs/run-1")  # the run is repeated there
     other.log.write_text("a longer log\n")
-    late = second.mirror.files.read("runs/run-1/writer.json")
-    first.mirror.files.delete("runs/run-1/writer.json")  # by a user who believes that machine lost
-    first.mirror.claim("runs/run-1")
+    late = second.place.files.read("runs/run-1/writer.json")
+    first.place.files.delete("runs/run-1/writer.json")  # by a user who believes that machine lost
+    first.place.claim("runs/run-1")
     run.write_record(record_of(first, "again"))
-    second.mirror.files.write("runs/run-1/writer.json", late, create=True)
+    second.place.files.write("runs/run-1/writer.json", late, create=True)
     with pytest.raises(StoreError, match="another machine has recorded this run meanwhile"):
         other.write_record(record_of(second, "late"))
     assert other.read_record().label == "again"  # the late record is neither here nor there
@@ -182,10 +183,10 @@ def test_a_run_recorded_meanwhile_is_not_started(machine, record_of) -> None:  #
     assert second.run("run-1").read_record() is None
     first.run("run-1").create().write_record(record_of(first, "done"))
     with pytest.raises(StoreError, match="was recorded by another machine meanwhile; the same command reads it"):
-        second.mirror.claim("runs/run-1")
-    assert second.mirror.files.stat("runs/run-1/writer.json") is None
+        second.place.claim("runs/run-1")
+    assert second.place.files.stat("runs/run-1/writer.json") is None
     second.run("run-1").read_record()
-    second.mirror.claim("runs/run-1")
+    second.place.claim("runs/run-1")
 
 
 def test_a_record_removed_in_the_bucket_is_removed_everywhere(machine, record_of) -> None:  # type: ignore[no-untyped-def]
@@ -219,7 +220,7 @@ def test_a_page_has_an_address_and_a_link(machine, tmp_path: Path) -> None:  # t
 
 def test_a_file_replaced_during_its_download_is_complete(machine, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("tasks.store.gcs.CHUNK", 1 << 10)
-    mirror = machine("one").mirror
+    mirror = machine("one").place
     mirror.files.write("runs/a/log.txt", b"a" * 5000)
     opened = GcsFiles.open
     later = [b"c" * 5000, b"b" * 5000]
@@ -236,3 +237,19 @@ def test_a_file_replaced_during_its_download_is_complete(machine, monkeypatch: p
     assert (mirror.folder / "runs/a/log.txt").read_bytes() == b"c" * 5000
     assert not mirror.fetch("runs/a/none.txt")
     assert [path.name for path in (mirror.folder / "runs/a").iterdir()] == ["log.txt"]
+
+
+QUESTION = re.compile(r"\.mirror\b(?! import)|\bMirror\b|(store|directory)\.place (is|==|!=) |isinstance\([^)]*\.place")
+
+
+def test_no_other_code_asks_whether_a_store_is_a_bucket() -> None:
+    root = CONFIG_ROOT.parent
+    asked = {
+        f"{path.relative_to(root)}: {line.strip()}"
+        for folder in ("flows", "tasks")
+        for path in (root / folder).rglob("*.py")
+        if not path.is_relative_to(root / "tasks" / "store")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if QUESTION.search(line)
+    }
+    assert not asked
