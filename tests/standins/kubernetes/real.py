@@ -5,6 +5,7 @@ The caller provides the binaries. The definitions of JobSet and Kueue are minima
 
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -22,6 +23,7 @@ type Object = dict[str, Any]
 
 HERE = Path(__file__).parent
 START_S = 120.0
+FLOWS, OVERLOADED = "/apis/flowcontrol.apiserver.k8s.io/v1", "overloaded"
 KUEUE_KINDS = {
     "Workload": "Namespaced", "LocalQueue": "Namespaced", "ClusterQueue": "Cluster", "ResourceFlavor": "Cluster"
 }  # fmt: skip
@@ -59,15 +61,16 @@ class RealServer:
         make_keys(folder)
         self._etcd_url = f"http://127.0.0.1:{client}"
         own = f"http://127.0.0.1:{peer}"
-        self.etcd = run(
-            folder, "etcd",
-            [etcd, f"--data-dir={folder / 'etcd'}", f"--listen-client-urls={self._etcd_url}", "--name=one",
-             f"--advertise-client-urls={self._etcd_url}", f"--listen-peer-urls={own}",
-             f"--initial-advertise-peer-urls={own}", f"--initial-cluster=one={own}"],
-        )  # fmt: skip
+        self._etcd_argv = [
+            etcd, f"--data-dir={folder / 'etcd'}", f"--listen-client-urls={self._etcd_url}", "--name=one",
+            f"--advertise-client-urls={self._etcd_url}", f"--listen-peer-urls={own}",
+            f"--initial-advertise-peer-urls={own}", f"--initial-cluster=one={own}",
+        ]  # fmt: skip
+        self.etcd = run(folder, "etcd", self._etcd_argv)
         rule = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
         (folder / "audit.json").write_text(json.dumps(rule))
         (folder / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
+        self._endless: ssl.SSLSocket | None = None  # the connection of a request that does not end
         self.process = self._run()
         headers = {"Authorization": f"Bearer {ADMIN}"}
         tls = ssl.create_default_context(cafile=self.certificate)
@@ -101,10 +104,10 @@ class RealServer:
         return self.http.request(method, path, **more)
 
     def requests(self) -> list[str]:
-        """METHOD PATH of every request that was answered."""
+        """METHOD PATH of every request that was answered, without those of the tests and of the kubelet."""
         methods = {"create": "POST", "delete": "DELETE", "patch": "PATCH", "update": "PUT"}
         entries = [json.loads(line) for line in (self.folder / "audit.log").read_text().splitlines()]
-        done = [entry for entry in entries if entry["stage"] == "ResponseComplete"]
+        done = [e for e in entries if e["stage"] == "ResponseComplete" and e["user"]["username"] != "admin"]
         return [f"{methods.get(entry['verb'], 'GET')} {entry['requestURI']}" for entry in done]
 
     def denied(self, account: str) -> set[str]:
@@ -125,6 +128,49 @@ class RealServer:
     def start(self) -> None:
         """Start the API server again, without waiting until it serves."""
         self.process = self._run()
+
+    def kill_etcd(self) -> None:
+        """Take the API server its store: it answers 500, or not at all."""
+        self.etcd.kill()
+        self.etcd.wait()
+
+    def start_etcd(self) -> None:
+        """Give the API server its store back; does nothing if it has it."""
+        if self.etcd.poll() is not None:
+            self.etcd = run(self.folder, "etcd", self._etcd_argv)
+
+    def pause(self, seconds: float) -> None:
+        """Let the API server answer that many seconds late."""
+        self.process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self.process.send_signal(signal.SIGCONT)
+
+    def overload(self, account: str, token: str) -> None:
+        """Let the API server answer an account's requests for JobSets by 429: at most one runs, which does not end."""
+        limited = {"nominalConcurrencyShares": 0, "lendablePercent": 0, "limitResponse": {"type": "Reject"}}
+        level = {"spec": {"type": "Limited", "limited": limited | {"borrowingLimitPercent": 0}}}
+        resources = [{"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"], "namespaces": ["*"]}]
+        subject = {"kind": "ServiceAccount", "serviceAccount": {"name": account, "namespace": "default"}}
+        schema = {
+            "priorityLevelConfiguration": {"name": OVERLOADED}, "matchingPrecedence": 2,
+            "rules": [{"subjects": [subject], "resourceRules": resources}],
+        }  # fmt: skip
+        self._create(f"{FLOWS}/prioritylevelconfigurations", {"metadata": {"name": OVERLOADED}} | level)
+        self._create(f"{FLOWS}/flowschemas", {"metadata": {"name": OVERLOADED}, "spec": schema})
+        time.sleep(0.5)  # until the server has loaded them
+        tls = ssl.create_default_context(cafile=self.certificate)
+        self._endless = tls.wrap_socket(socket.create_connection(("127.0.0.1", self.port)), server_hostname="127.0.0.1")
+        path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+        self._endless.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 999\r\n\r\n{{".encode())
+
+    def relieve(self) -> None:
+        """End the overload, if there is one."""
+        if self._endless is not None:
+            self._endless.close()
+            self._endless = None
+        for kind in ("flowschemas", "prioritylevelconfigurations"):
+            self.request("DELETE", f"{FLOWS}/{kind}/{OVERLOADED}")
 
     def close(self) -> None:
         """End everything."""

@@ -7,6 +7,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,6 +31,7 @@ from access import ADMIN, RUNNER, documented_objects  # noqa: E402
 
 REAL = (os.environ.get("MAXVIEW_APISERVER"), os.environ.get("MAXVIEW_ETCD"))
 HERE = Path(__file__).parent
+FOREVER, OUTAGE_S = 1000, 5.0  # number of failures that a test ends itself; length of others on a real server
 pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
 cluster = pytest.importorskip(
     "tasks.launch.cluster.on_cluster", reason="runs on clusters need kubernetes: uv sync --extra k8s"
@@ -116,6 +118,7 @@ class RealStandIn(StandIn):
     """A real API server, with those of the stand-in's faults that it supports."""
 
     is_real = True
+    OWN = ("restart", "rules", "expired", "no_v1beta1", "error", "slow")  # those that are not the kubelet's
 
     def __init__(self, server: Any, kubelet: str, folder: Path) -> None:
         super().__init__(server.url, folder)
@@ -134,13 +137,18 @@ class RealStandIn(StandIn):
         answer: httpx.Response = self.server.request(method, path, **more)
         return answer
 
+    def requests(self) -> list[str]:
+        return list(self.server.requests())
+
     def order(self, *faults: dict[str, Any]) -> None:
-        own = [fault for fault in faults if fault["kind"] in ("restart", "rules", "expired", "no_v1beta1")]
+        own = [fault for fault in faults if fault["kind"] in self.OWN]
         others = [fault for fault in faults if fault not in own]
         tls = ssl.create_default_context(cafile=self.server.certificate)
         httpx.post(f"{self.kubelet}/_faults", json=others, timeout=60, verify=tls).raise_for_status()
         if not faults:
+            self.server.start_etcd()
             self.server.wait()
+            self.server.relieve()
             self._grant([rule for item in documented_objects() for rule in item["rules"]])
             self._serve_v1beta1(served=True)
         for fault in own:
@@ -152,6 +160,14 @@ class RealStandIn(StandIn):
                 self._grant(fault["rules"])
             elif fault["kind"] == "expired":
                 self.server.revoke(fault["token"], self.tokens.pop(fault["token"]))
+            elif fault["kind"] == "error" and fault["code"] == 429:
+                self.server.overload(RUNNER, self.token(RUNNER))
+            elif fault["kind"] == "error":
+                self.server.kill_etcd()
+                if fault["times"] < FOREVER:
+                    threading.Timer(OUTAGE_S, self.server.start_etcd).start()
+            elif fault["kind"] == "slow":
+                self.server.pause(fault["seconds"] * fault["times"])
             else:
                 self._serve_v1beta1(served=False)
 

@@ -227,7 +227,6 @@ def test_a_successful_end_during_an_outage_past_the_time_limit_counts(
     assert exit_codes(finish(launched, "completed step: 2", lambda: standin.order(outage))) == [0]
 
 
-@pytest.mark.usefixtures("ordered_errors")
 def test_an_overloaded_servers_retry_after_is_respected(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
@@ -247,7 +246,8 @@ def test_an_overloaded_servers_retry_after_is_respected(
             standin.order()
         events.append(event)
     assert exit_codes(events) == [0]
-    assert counts[1] - counts[0] <= 5  # 4.5 s, every 2 s; polls are due every 0.3 s
+    # 4.5 s, every 2 s, or every second as the real server wants it; polls are due every 0.3 s
+    assert counts[1] - counts[0] <= (7 if standin.is_real else 5)
     assert steps_in(directory.log) == list(range(24))
 
 
@@ -373,7 +373,6 @@ def test_the_longest_names_are_accepted(
     job.stop(launched.handle)
 
 
-@pytest.mark.usefixtures("ordered_errors")
 def test_unknown_fields_are_refused_by_the_server(standin: Any) -> None:
     spec = {"replicatedJobs": [{"name": "j", "template": {"spec": {"template": {"spec": {"container": []}}}}}]}
     answer = standin.request("POST", JOBSETS, json={"metadata": {"name": "x"}, "spec": spec})
