@@ -380,7 +380,7 @@ def test_an_api_server_that_stays_down(
     launched = job.launch_or_attach(plan, directory)
     monkeypatch.setattr("tasks.launch.patience.PATIENCE_S", 1.0)
     standin.order({"kind": "error", "path": "/", "code": 500, "times": 1000})
-    with pytest.raises(LaunchError, match=": 500 |does not answer"):
+    with pytest.raises(LaunchError, match=r": 500 |does not answer"):
         list(job.follow(launched, poll_s=0.05))
     standin.order()
     job.stop(launched.handle)
