@@ -40,9 +40,10 @@ from flows.publish_steps import comment_step, publish_step, summarise_step
 from tasks.diff.assemble_case import CaseSteps, assemble_case
 from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
-from tasks.experiments.interleave import limits_of, refuse_elsewhere, say_cost
-from tasks.experiments.runnable_arms import plans_of, wants_explanation
+from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
+from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation
 from tasks.experiments.same_function import COST
+from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.extensions.explain.subjects import announce, name_explainable_differences
 from tasks.extensions.preflight.planned_compiles import find_missing_compilers, order_compiles
 from tasks.ingest.run_record import adopt_run
@@ -160,8 +161,8 @@ def compare_cases(
             own = list(group)
             runs = assemble_case(own, list(run(own)), store, cases=cases_in_all, steps=CASE_STEPS)
             records = list(runs.runs)
-            if have_programs(records, store) or refuse_elsewhere(records) is not None:
-                runs = runs.model_copy(update={"turns": time_programs_of(runs, store, interleave_s)})
+            if have_programs(records, store) or plans_of(records) is None:
+                runs = runs.model_copy(update={"turns": time_programs_of(runs, store, jobs, interleave_s)})
             runs = runs.model_copy(update={"function": compare_functions_of(request, runs, store)})
             if patience is None:
                 result = diff_step(runs, store)
@@ -266,26 +267,42 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
         return record
 
 
-def time_programs_of(runs: CaseRuns, store: Store, limit_s: float | None) -> ProgramTimes | None:
+def time_programs_of(runs: CaseRuns, store: Store, jobs: Jobs, limit_s: float | None) -> ProgramTimes | None:
     """Measure the step times of both programs in turns; None if they are one program, or if it is not wanted.
 
     `explain: off` in the comparison's file prevents it, too. A failure is reported, and runs are judged.
     """
     if limit_s is None or not wants_explanation(runs.comparison) or not may_differ_in_time(runs):
         return None
-    plans = plans_of(runs.runs)
+    plans = any_plans_of(runs.runs)
     if plans is None:
-        return refuse_elsewhere(runs.runs)
+        return None
+    is_local = plans[0].backend == "local"
+    if not is_local and (obstacle := find_obstacle(plans)):
+        return ProgramTimes(problem=f"{obstacle}: runs are judged")
     limits = limits_of(runs.rules, cases=runs.cases, limit_s=limit_s)
     EVENTS.put(Explaining(runs.case, f"the programs differ, also in time? {say_cost(limits)}"))
     try:
         with slice_of(plans[0].target):
+            if not is_local:
+                return time_in_job(plan_turns(plans, limits, store), limits, store, jobs)
             found: ProgramTimes = interleave_step(plans, runs, limits, store)
     except Exception as error:
         get_run_logger().exception("%s failed", interleave_step.name)
         EVENTS.put(Troubled(f"the programs of {runs.case} did not take turns: {type(error).__name__}: {error}"))
         return None
     return found
+
+
+def time_in_job(plan: RunPlan, limits: TurnLimits, store: Store, jobs: Jobs) -> ProgramTimes:
+    """Run the job that times both programs on a cluster, and return the result in its log."""
+    EVENTS.put(Replanned([plan], ""))
+    with held_job(plan, store, jobs, launch=lambda: launch_step(plan, [plan], store)) as run:
+        for event in watch_step(run):
+            EVENTS.put(Logged(run, event))
+            jobs.check()
+        EVENTS.put(Verified(run, []))
+    return read_turns(run.directory.log, limits)
 
 
 def compare_functions_of(request: Request, runs: CaseRuns, store: Store) -> FunctionComparison | None:

@@ -252,6 +252,5 @@ class LiveView:
         self._note(plan, "done")
         self._progress.stop_task(self._rows[plan.run_name])
         good = sum(proof.is_sound for proof in proofs)
-        self._print_without_terminal(
-            f"{plan.run_name}: ended after {took:.0f} s, {good} of {len(proofs)} checkpoints verified"
-        )
+        checked = f", {good} of {len(proofs)} checkpoints verified" if plan.files.checkpoints else ""
+        self._print_without_terminal(f"{plan.run_name}: ended after {took:.0f} s{checked}")

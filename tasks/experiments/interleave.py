@@ -3,12 +3,11 @@
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import expm1, log1p
 from pathlib import Path
 from typing import Any
 
-from configs.backends import settings_model
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
 from tasks.diff.decide_noisy import chance_of
@@ -16,7 +15,7 @@ from tasks.diff.program_time_rows import STATED, tolerance_of_program
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.launch.local.process_group import build_environment
-from tasks.records import Observation, ProgramTimes, RunPlan, RunRecord, TimeRatio
+from tasks.records import Observation, ProgramTimes, RunPlan, TimeRatio
 from tasks.store.json_records import dump_json, load_json, read_document
 
 SETTINGS, RESULT, OUTPUT = "turns-settings.json", "turns.json", "turns.log"
@@ -80,15 +79,6 @@ def interleave(
     if problem := _name_obstacle(observations, names):
         return ProgramTimes(problem=problem)
     return run_turns(plans, observations, names, folder, limits, recordings, say)
-
-
-def refuse_elsewhere(runs: Sequence[RunRecord]) -> ProgramTimes | None:
-    """Return why the programs of runs on another machine take no turns; None if maxview ran all of them here."""
-    plans = [run.plan for run in runs if run.plan is not None]
-    places = [plan.target for plan in plans if settings_model(plan.backend).hires_chips]  # jobs of a cluster
-    return (
-        ProgramTimes(problem=f"the runs were on {places[0]}, and turns need this machine's devices") if places else None
-    )
 
 
 def _name_obstacle(observations: Both[Observation], names: Both[str]) -> str:

@@ -9,11 +9,17 @@ from tasks.records import RunPlan, RunRecord
 
 def plans_of(runs: Sequence[RunRecord]) -> tuple[RunPlan, RunPlan] | None:
     """Return the plans of the first run of each arm; None unless maxview ran both arms on the local backend."""
+    plans = any_plans_of(runs)
+    return plans if plans and all(plan.backend == "local" for plan in plans) else None
+
+
+def any_plans_of(runs: Sequence[RunRecord]) -> tuple[RunPlan, RunPlan] | None:
+    """Return the plans of the first run of each arm, on one backend; None if the runs have no such plans."""
     first: dict[str, RunPlan] = {}
     for run in runs:
         if run.plan is not None:
             first.setdefault(run.arm, run.plan)
-    if len(first) != 2 or any(plan.backend != "local" for plan in first.values()):
+    if len(first) != 2 or len({plan.backend for plan in first.values()}) != 1:
         return None
     left, right = first.values()
     return left, right

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ pytestmark = [
     ),
 ]
 ROOT = Path(__file__).parents[2]
+type Run = Callable[..., "subprocess.CompletedProcess[str]"]
 PACKAGES = ("configs", "tasks", "flows", "model")
 ON_CPU = {
     "devices: 8": "devices: 1",
@@ -38,31 +39,48 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     running.close()
 
 
-@pytest.mark.parametrize("in_turns", [False, True], ids=["a job each", "one allocation"])
-def test_compare(
-    cluster: Cluster, clean_environment: dict[str, str], prefect_server: str, tmp_path: Path, in_turns: bool
-) -> None:
-    """The target is the repository's own, for the processor instead of GPUs."""
-    tree, out = tmp_path / "tree", tmp_path / "out"
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The packages; the target is the repository's own, for the processor instead of GPUs."""
+    copied = tmp_path / "tree"
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tree)
-    target = tree / "configs" / "targets" / "slurm.yml"
-    text = target.read_text()
-    for old, new in (ON_CPU | ({"# allocation_s": "allocation_s"} if in_turns else {})).items():
-        assert old in text
-        text = text.replace(old, new)
-    target.write_text(text)
+        shutil.copytree(ROOT / name, copied / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copied)
+    replace_in(copied / "configs" / "targets" / "slurm.yml", ON_CPU)
+    return copied
+
+
+@pytest.fixture
+def maxview(
+    cluster: Cluster, clean_environment: dict[str, str], prefect_server: str, tmp_path: Path, tree: Path
+) -> Run:
+    """maxview(*words): the command line on a login node of the cluster."""
     environment = clean_environment | {
         "SLURM_CONF": str(cluster.conf), "MAXVIEW_PARTITION": "main", "PYTHONPATH": str(tree),
         "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_API_URL": prefect_server,
         "MAXVIEW_CACHE": str(tmp_path / "cache"),
     }  # fmt: skip
 
-    def maxview(*words: str) -> "subprocess.CompletedProcess[str]":
+    def run(*words: str) -> "subprocess.CompletedProcess[str]":
         argv = [sys.executable, "-m", "flows.cli", *words]
         return subprocess.run(argv, cwd=tree, env=environment, capture_output=True, text=True, timeout=900, check=False)
 
+    return run
+
+
+def replace_in(path: Path, changes: dict[str, str]) -> None:
+    text = path.read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("in_turns", [False, True], ids=["a job each", "one allocation"])
+def test_compare(cluster: Cluster, maxview: Run, tree: Path, tmp_path: Path, in_turns: bool) -> None:
+    out = tmp_path / "out"
+    if in_turns:
+        replace_in(tree / "configs" / "targets" / "slurm.yml", {"# allocation_s": "allocation_s"})
     doctor = maxview("doctor", "--target", "slurm", "--out", str(out))
     assert "– target slurm: sacct does not answer (Slurm accounting storage is disabled)" in doctor.stdout
     words = ("--target", "slurm", "--set", "steps=20", "--set", "checkpoint_period=10", "--out", str(out))
@@ -80,3 +98,19 @@ def test_compare(
     ended = cluster.tool("squeue", "--noheader", "--states=all", "--format=%j").split()
     assert len(ended) == (1 if in_turns else 2)
     assert {os.path.exists(path) for path in out.rglob("runs/*/slurm-*.txt")} == set()
+
+
+def test_programs_take_turns_in_a_job(cluster: Cluster, maxview: Run, tree: Path, tmp_path: Path) -> None:
+    """The candidate recomputes no activations: another program, whose step time one more job measures."""
+    arm = {"set: {pure_nnx: true}": "set: {pure_nnx: true, remat_policy: none}"}
+    replace_in(tree / "configs" / "comparisons" / "linen-vs-nnx.yml", arm)
+    words = ("--target", "slurm", "--set", "steps=5", "--interleave", "10s", "--out", str(tmp_path / "out"))
+    done = maxview("compare", "linen-vs-nnx", *words, "--json")
+    assert done.returncode in (0, 1, 3), done.stdout[-3000:] + done.stderr[-3000:]
+    (record,) = json.loads(done.stdout)
+    assert record["turns"], done.stderr
+    assert record["turns"]["problem"] == ""
+    assert record["turns"]["draws"] >= 2
+    jobs = cluster.tool("squeue", "--noheader", "--states=all", "--format=%j").split()
+    assert len(jobs) == 3
+    assert sum(name.startswith("01_base-turns-r0-") for name in jobs) == 1

@@ -42,7 +42,7 @@ def make_manifest(plan: RunPlan, settings: JobSet, name: str, extra_argv: tuple[
     hosts = settings.slice_hosts
     script, environment = _FRAME, {"PYTHONUNBUFFERED": "1"} | plan.environment
     processes = hosts * settings.num_slices
-    finds_others = settings.topology is not None or processes == 1  # GKE tells the pods of TPU slices about each other
+    finds_others = settings.topology is not None or settings.alone  # GKE tells the pods of TPU slices about each other
     if not finds_others:
         script = _RANK.format(hosts=hosts) + script
         address = f"{name}-{SLICE_JOB}-0-0.{name}:{COORDINATOR_PORT}"

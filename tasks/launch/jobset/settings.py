@@ -70,6 +70,11 @@ class JobSet(ClusterSettings):
         return self.model_dump(include={"image", "topology", "gpus", "hosts", "node_selector", "num_slices"})
 
     @property
+    def alone(self) -> bool:
+        """Whether a run has a single process of the trainer; see ImageSettings."""
+        return self.slice_hosts * self.num_slices == 1
+
+    @property
     def devices(self) -> int | None:
         """The number of JAX devices; None if it is not known."""
         if self.topology is not None:

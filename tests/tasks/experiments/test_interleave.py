@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tasks.experiments import run_inside as module
-from tasks.experiments.interleave import TurnLimits, find_python, interleave, limits_of, read_result, refuse_elsewhere
+from tasks.experiments.interleave import TurnLimits, find_python, interleave, limits_of, read_result
 from tasks.experiments.recordings import IDENTITY
-from tasks.records import Observation, RunPlan, RunReading, RunRecord
+from tasks.records import Observation, RunPlan
 
 LIMITS = TurnLimits(chance=0.005, tolerance=0.015, least=0.005, limit_s=1.0)
 
@@ -102,19 +102,6 @@ def test_an_interval_of_two_draws_may_be_of_any_width() -> None:
     )  # fmt: skip
     assert found.wall is not None
     assert found.wall.low == pytest.approx(-1.0)
-
-
-def test_runs_on_a_cluster_are_refused_by_their_target() -> None:
-    reading = RunReading(name="r", format="maxview")
-    runs = [
-        RunRecord(plan=plan, arm=plan.arm, label=plan.arm, commit=None, log="l", reading=reading)
-        for plan in (make_plan("a", backend="xpk", target="v6e-32"), make_plan("b", backend="xpk", target="v6e-32"))
-    ]
-    found = refuse_elsewhere(runs)
-    assert found is not None
-    assert found.problem == "the runs were on v6e-32, and turns need this machine's devices"
-    assert refuse_elsewhere([runs[0].model_copy(update={"plan": make_plan("a")})]) is None
-    assert refuse_elsewhere([runs[0].model_copy(update={"plan": None})]) is None
 
 
 def test_the_chance_is_half_of_the_cases_share() -> None:

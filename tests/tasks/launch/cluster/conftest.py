@@ -31,6 +31,7 @@ from access import ADMIN, RUNNER, documented_objects  # noqa: E402
 
 REAL = (os.environ.get("MAXVIEW_APISERVER"), os.environ.get("MAXVIEW_ETCD"))
 HERE = Path(__file__).parent
+CLUSTER_WIDE = {"nodes", "storages", "clusterqueues", "resourceflavors", "priorityclasses"}
 FOREVER, OUTAGE_S = 1000, 5.0  # number of failures that a test ends itself; length of others on a real server
 pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
 cluster = pytest.importorskip(
@@ -177,7 +178,7 @@ class RealStandIn(StandIn):
         for item in documented_objects():
             kind, name = item["kind"], item["metadata"]["name"]
             of_cluster = kind == "ClusterRole"
-            wide = [rule for rule in rules if (rule["resources"] in (["nodes"], ["storages"])) == of_cluster]
+            wide = [rule for rule in rules if (set(rule["resources"]) <= CLUSTER_WIDE) == of_cluster]
             place = "" if of_cluster else "/namespaces/default"
             path = f"/apis/rbac.authorization.k8s.io/v1{place}/{kind.lower()}s/{name}"
             self.request("PUT", path, json=item | {"rules": wide}).raise_for_status()

@@ -93,6 +93,31 @@ def test_compare_by_a_token_with_the_documented_role(
     wait_for(lambda: not standin.names("jobsets") and not standin.names("pods"))  # their time to live has passed
 
 
+def test_programs_take_turns_in_a_job(
+    standin: Any, clean_environment: dict[str, str], tree: Path, tmp_path: Path, backend: str
+) -> None:
+    """The candidate recomputes no activations: another program, whose step time one more job measures."""
+    standin.order({"kind": "pods", "number": 1})
+    comparison = tree / "configs" / "comparisons" / "linen-vs-nnx.yml"
+    changed = comparison.read_text().replace("pure_nnx: true}", "pure_nnx: true, remat_policy: none}")
+    comparison.write_text(changed)
+    environment = clean_environment | {name: os.environ[name] for name in ("KUBECONFIG", "PATH", "GCLOUD_STANDIN_LOGS")}
+    environment |= {"PREFECT_HOME": str(tmp_path / "prefect"), "MAXVIEW_CACHE": str(tmp_path / "cache")}
+    words = ("--set", "steps=5", "--interleave", "10s", "--out", str(tmp_path / "out"))
+    try:
+        done = maxview(tree, environment, "compare", "linen-vs-nnx", "--target", "loopback", *words, "--json")
+    finally:
+        maxview(tree, environment, "down")
+    (record,) = json.loads(done.stdout)
+    if backend == "xpk":  # its settings do not tell the number of hosts
+        assert "turns need runs of one process" in record["turns"]["problem"]
+        return
+    assert record["turns"], done.stderr
+    assert record["turns"]["problem"] == ""
+    assert record["turns"]["draws"] >= 2
+    assert sum(name.startswith("c01-base-turns-r0-") for name in standin.names("jobsets")) == 1
+
+
 def test_doctor_names_the_missing_rights(
     standin: Any, clean_environment: dict[str, str], tree: Path, tmp_path: Path
 ) -> None:
