@@ -33,7 +33,7 @@ def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunR
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
     page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
-    show_text(name, summary_markdown(comparison), summary_description(comparison))
+    show_text(name, summary_markdown(comparison, page.link), summary_description(comparison))
     show_link(name, page, f"{' '.join(name)}: the page")
     return page
 

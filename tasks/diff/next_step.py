@@ -62,10 +62,10 @@ def make_step(record: ComparisonRecord, kind: StepKind, argv: Sequence[str] = ()
     if does.endswith(":"):
         effect = row.effect_text.partition(" (")[0] if row is not None else ""
         does += f" does {effect} hold?" if effect and record.verdict != "unknown" else " is there a difference?"
-    purpose = " ".join(filter(None, (_advise(record, kind, row), does)))
-    if not argv and not purpose:
+    before = _advise(record, kind, row)
+    if not argv and not before:
         return None
-    return NextStep(kind=kind, argv=tuple(argv), purpose=purpose, cost=_tell_cost(record, kind, row, runs))
+    return NextStep(kind=kind, argv=tuple(argv), before=before, purpose=does, cost=_tell_cost(record, kind, row, runs))
 
 
 def has_scale(row: MetricDiff) -> bool:

@@ -30,7 +30,8 @@ class NextStep(Frozen):
 
     kind: StepKind
     argv: tuple[str, ...] = ()  # words of the command to type; empty: none
-    purpose: str = ""  # what has to be done before by hand, and what the command does, in sentences
+    before: str = ""  # what has to be done by hand, before the command if there is one
+    purpose: str = ""  # what the command does, often with the question that it answers
     cost: str = ""  # duration of the command in words; empty: unknown
 
     @property
@@ -40,8 +41,9 @@ class NextStep(Frozen):
 
     @property
     def sentence(self) -> str:
-        """The purpose with the cost in brackets."""
-        return f"{self.purpose} ({self.cost})" if self.purpose and self.cost else self.purpose
+        """What has to be done by hand, and the purpose with the cost in brackets."""
+        purpose = f"{self.purpose} ({self.cost})" if self.purpose and self.cost else self.purpose
+        return f"{self.before} {purpose}".strip()
 
 
 def read_older_command(value: Any) -> Any:

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent.parent
 DOCKERFILES = sorted((ROOT / "deployments").glob("*.Dockerfile"))
-WORKFLOW = {"prefect", "polars", "fastapi", "pygal", "jinja2", "cyclopts"}
+WORKFLOW = {"prefect", "polars", "fastapi", "jinja2", "cyclopts"}
 
 
 def instructions(path: Path) -> Iterator[tuple[str, str]]:

@@ -37,11 +37,6 @@ MISSING_IMAGES = (
 # reports every assignment to the marker, on any page and at any time
 TRAP = "Object.defineProperty(window, 'owned', {set(value) { window.acted(String(value)) }})"
 ACTIVE = "document.querySelectorAll('[href^=\"javascript:\" i], [onerror], [onload]').length"
-# at least two charts, all drawn
-CHARTS = """() => {
-    const charts = [...document.querySelectorAll("img[src^='data:image']")];
-    return charts.length >= 2 && charts.every(chart => chart.naturalWidth > 0);
-}"""
 WAIT_MS = 120_000
 
 type Runs = dict[str, str]
@@ -173,10 +168,8 @@ def test_a_run_its_tasks_logs_and_artifacts(visit: Visit, runs: Runs) -> None:
 
 
 def test_the_verdict_with_a_link_to_the_page(visit: Visit, artifact: Callable[[str], str]) -> None:
-    visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base')}", "† died: 01_base", "End of the run")
+    visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base')}", "† died: 01_base")
     visit.sees(f"ValueError: {ACTS}")  # verbatim
-    visit.holds("document.querySelectorAll('table').length >= 1")
-    visit.holds(CHARTS)
     page = f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base-page')}"
     visit.open(page, "linen-vs-nnx 01_base: the page", "/comparisons/linen-vs-nnx/01_base/")
     visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-rows')}", "End of the run")

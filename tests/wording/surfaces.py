@@ -16,12 +16,12 @@ from tasks.diff.compare_logs import archive, compare_pair
 from tasks.ingest.example_logs import NIGHTS, ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms
 from tasks.publish.markdown.artifacts import summary_markdown
-from tasks.publish.terminal.report import render_terminal
+from tasks.publish.terminal.report import print_comparison, render_details
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 
 FOLDER = Path(__file__).parent
-COLUMNS = 120  # characters of the terminal
+COLUMNS = 80  # characters of the terminal
 
 
 def compare_last_night(folder: Path) -> Iterator[ComparisonRecord]:
@@ -45,17 +45,23 @@ def _compare(pair: ExamplePair, folder: Path) -> ComparisonRecord:
 
 
 def write_surfaces() -> dict[str, str]:
-    """Return file name → text of each surface, without charts and without paths of this machine."""
+    """Return file name → text of each surface, without paths of this machine."""
     with tempfile.TemporaryDirectory() as folder:
         records = list(compare_last_night(Path(folder)))
-    terminal = io.StringIO()
-    for record in records:
-        Console(file=terminal, width=COLUMNS, color_system=None).print(render_terminal(record))
-    texts = {
-        "terminal.txt": terminal.getvalue(),
-        "summary.md": "\n\n".join(f"# {one.comparison} {one.case}\n\n{summary_markdown(one)}" for one in records),
-    }
-    drop = re.compile(rf"\(data:image[^)]*\)|{re.escape(folder)}|[ \t]+$", re.MULTILINE)
+        terminal, details = io.StringIO(), io.StringIO()
+        for record in records:
+            print_comparison(
+                Console(file=terminal, width=COLUMNS, color_system=None), record, page="file:///index.html"
+            )
+            Console(file=details, width=COLUMNS, color_system=None).print(render_details(record))
+        texts = {
+            "terminal.txt": terminal.getvalue(),
+            "details.txt": details.getvalue(),
+            "summary.md": "\n\n".join(f"# {one.comparison} {one.case}\n\n{summary_markdown(one)}" for one in records),
+        }
+        drop = re.compile(rf"\(data:image[^)]*\)|{re.escape(folder)}|[ \t]+$", re.MULTILINE)
+    # README's commands begin with `uv run` where maxview runs under uv
+    texts = {name: text.replace("uv run maxview", "maxview") for name, text in texts.items()}
     return {name: drop.sub("", text).strip() + "\n" for name, text in texts.items()}
 
 

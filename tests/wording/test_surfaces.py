@@ -12,6 +12,6 @@ def surfaces() -> dict[str, str]:
     return write_surfaces()
 
 
-@pytest.mark.parametrize("name", ["terminal.txt", "summary.md"])
+@pytest.mark.parametrize("name", ["terminal.txt", "details.txt", "summary.md"])
 def test_the_wording_is_the_files(name: str, surfaces: dict[str, str]) -> None:
     assert surfaces[name] == (FOLDER / name).read_text(encoding="utf-8"), f"read the difference, then type: {RENEW}"

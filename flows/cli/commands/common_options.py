@@ -16,6 +16,7 @@ Case = Annotated[
 Set = Annotated[
     list[str] | None, Parameter(name="--set", help=CompareMore.model_fields["overrides"].description, negative="")
 ]
+Full = Annotated[bool, Parameter(name="--full", help="Print every row, reason and checkpoint.", negative="")]
 
 
 def check_out(out: str) -> None:

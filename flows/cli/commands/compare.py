@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from configs.comparison import load_target
 from configs.names import list_names
-from flows.cli.commands.common_options import Json, check_out
+from flows.cli.commands.common_options import Full, Json, check_out
 from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import CompareOptions
 
@@ -17,6 +17,7 @@ def compare(
     /,
     *,
     options: Annotated[CompareOptions, Parameter(name="*")] = CompareOptions(),
+    full: Full = False,
     json_: Json = False,
 ) -> int:
     """Train both arms of a comparison and report their differences.
@@ -44,7 +45,7 @@ def compare(
 
         parse_pull_request(options.more.comment)
     check_out(options.out)
-    return run_flow("compare", dict(options), as_json=json_, left_out=left_out)
+    return run_flow("compare", dict(options), as_json=json_, full=full, left_out=left_out)
 
 
 def check_comparison_name(name: str) -> None:

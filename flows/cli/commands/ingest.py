@@ -5,7 +5,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from flows.cli.commands.common_options import Json, absolute_place, check_out
+from flows.cli.commands.common_options import Full, Json, absolute_place, check_out
 from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import IngestOptions
 
@@ -18,6 +18,7 @@ def ingest(
     /,
     *,
     options: Annotated[IngestOptions, Parameter(name="*")] = IngestOptions(),
+    full: Full = False,
     json_: Json = False,
 ) -> int:
     """Compare runs from their logs."""
@@ -33,4 +34,4 @@ def ingest(
 
     given = {"logs": logs or (), "baseline": options.baseline, "candidate": options.candidate}
     places = {side: tuple(map(absolute_place, words)) for side, words in given.items()}
-    return run_flow("ingest", dict(options) | places, as_json=json_)
+    return run_flow("ingest", dict(options) | places, as_json=json_, full=full)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands.common_options import Json, check_out
+from flows.cli.commands.common_options import Full, Json, check_out
 from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import PreflightOptions
 
@@ -15,6 +15,7 @@ def preflight(
     /,
     *,
     options: Annotated[PreflightOptions, Parameter(name="*")] = PreflightOptions(),
+    full: Full = False,
     json_: Json = False,
 ) -> int:
     """Compile both arms for a TPU slice, on a machine without one, and report the differences.
@@ -34,4 +35,4 @@ def preflight(
     if missing:
         raise ConfigError(missing)
     check_out(options.out)
-    return run_flow("preflight", dict(options), as_json=json_)
+    return run_flow("preflight", dict(options), as_json=json_, full=full)

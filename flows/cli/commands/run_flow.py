@@ -33,11 +33,13 @@ def run_flow(
     parameters: Mapping[str, Any],
     *,
     as_json: bool,
+    full: bool = False,
     left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
     """Run the flow `name` in this process with a live view, print its comparisons, and return the exit status.
 
-    left_out: case → why it was not run. Raises FlowError if the flow itself failed or published no comparison.
+    full: print the whole report. left_out: case → why it was not run. Raises FlowError if the flow itself failed or
+    published no comparison.
     """
     state, view = finish_flow(name, parameters)
     from tasks.diff import exit_status
@@ -52,8 +54,13 @@ def run_flow(
         print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
     else:
         console = Console()
-        for record, page in view.comparisons:
-            print_comparison(console, record, page=page.place, link=page.link if page.link.startswith("http") else None)
+        for number, (record, page) in enumerate(view.comparisons):
+            if number:
+                console.print()
+            remote = "://" in page.address
+            shown = page.address if remote else page.path.absolute().as_uri()
+            link = page.link if page.link.startswith("http") else None
+            print_comparison(console, record, page=shown, link=link, full=full)
         if len(records) > 1:
             console.print(render_floors(records, left_out))
             print(f"index: {index_of(parameters['out'])}")

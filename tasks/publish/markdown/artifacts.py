@@ -5,41 +5,24 @@ An arm is one of the two compared versions.
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from tasks.publish.content.answer import answer_of
-from tasks.publish.content.chart import draw_changes, draw_curve, draw_times, to_data_uri
-from tasks.publish.content.compared_code import describe_code
-from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
+from tasks.publish.content.brief import Brief, Death, Strip, make_brief
 from tasks.publish.content.verdict_words import (
-    AGAIN,
-    EFFECT_WORDS,
-    EFFECTS,
-    GROUPS,
-    HOLDS,
     OUTCOMES,
     WORST_FIRST,
-    absent_text,
     cell_text,
     difference_text,
-    list_findings,
-    list_rows_to_explain,
-    name_group,
     name_verdict,
     outcome_of,
-    show_cells,
-    sides_of,
-    split_facts,
     threshold_text,
 )
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
 MAX_KEY_LENGTH = 100  # characters
-MAX_DIFFERENCES = 10  # lines shown per section of an explanation, and differences shown of two compiled programs
-MAX_HEADING_LENGTH = (
-    20  # characters; longer labels of arms become "baseline" and "candidate", because UIs cut off wide tables
-)
+MAX_BYTES = 2_000  # of a summary
+MAX_LINE_LENGTH = 200  # characters of a line of a log
 MAX_TEXT_LENGTH = 600  # characters of a text in an artifact; the page has the full text
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
@@ -64,30 +47,54 @@ def summary_description(record: ComparisonRecord) -> str:
     return _md(f"{name_verdict(outcome_of(record))}: {record.headline}")
 
 
-def summary_markdown(record: ComparisonRecord) -> str:
-    """Return a comparison as Markdown for both Prefect UIs: verdict, next step, causes, findings, charts, tables."""
-    answer = answer_of(record)
-    blocks = [
-        f"# {name_verdict(outcome_of(record))}: {_md(record.case)}",
-        *(["  \n".join(map(_md, code))] if (code := describe_code(record)) else []),
-        f"**{_md(record.headline)}**",
-        *([f"**How sure is that?** {_md(answer.sure)}"] if answer.sure else []),
-        *_deaths(record),
-        *(
-            [f"**What to do next**: {_md(record.next_step.sentence)}"]
-            if record.next_step is not None and record.next_step.sentence
-            else []
-        ),
-        *([_code(record.next_command)] if record.next_command else []),
-        *_explanation(record),
-        _arms(record),
-        *_findings(record),
-        *_charts(record),
-        *_programs(record),
-        *_tables(record),
-        *_floors(record),
+def summary_markdown(record: ComparisonRecord, page: str = "") -> str:
+    """Return a comparison's brief as Markdown for both Prefect UIs and GitHub: the page's link first, then the verdict.
+
+    Has at most MAX_BYTES bytes: long rows, log lines and reasons are left out. page: a URL, or empty.
+    """
+    brief = make_brief(record)
+    head = [
+        f"# {name_verdict(brief.outcome)}: {_md(brief.title)}",
+        f"**{_md(brief.sentence)}** {_md(brief.sure)}".strip(),
     ]
+    if page.startswith(("http://", "https://")):
+        head.insert(0, f"[The page]({page})")
+    step = brief.next_step
+    last = [f"next: {_md(step.before or step.purpose)}"] if step is not None else []
+    last += [_code(step.command)] if step is not None and step.argv else []
+    between = [
+        "\n".join(f"- {OUTCOMES[tick.word].sign} {_md(tick.text)}" for tick in brief.ticks),
+        "\n".join(f"- {_md(strip.name)}: {_md(_levels(strip))}" for strip in brief.strips),
+        *(block for death in brief.deaths for block in _death(death)),
+        _rows(brief),
+        f"why: {_md(brief.why)}" if brief.why else "",
+    ]
+    blocks = [*head, *last]
+    for block in filter(None, between):
+        if len("\n\n".join([*blocks, block]).encode()) < MAX_BYTES:
+            blocks.insert(len(blocks) - len(last), block)
     return "\n\n".join(blocks) + "\n"
+
+
+def _levels(strip: Strip) -> str:
+    return ", ".join(f"{1e3 * level.seconds:.3g} ms {level.steps}" for level in strip.levels)
+
+
+def _death(death: Death) -> Iterator[str]:
+    message = f": {death.message}" if death.message and not death.lines else ""
+    yield f"† **{death.side}**: {_md(f'{death.cause}{message}')}"
+    yield "\n".join(f"- {_md(shorten(line.strip(), MAX_LINE_LENGTH))}" for line in death.lines)
+    yield f"**Will running it again help?** {_md(death.again)}" if death.again else ""
+
+
+def _rows(brief: Brief) -> str:
+    """Return the table of the deciding rows, and the number of the others."""
+    rows = [
+        [_md(row.title), _md(row.values), row.percent, f"{OUTCOMES[row.verdict].sign} {row.verdict}"]
+        for row in brief.rows
+    ]
+    table = draw_table(["metric", "values", "difference", "verdict"], "lrrl", rows) if rows else ""
+    return "\n\n".join(filter(None, (table, brief.more)))
 
 
 def table_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
@@ -130,96 +137,3 @@ def draw_table(heads: Sequence[str], alignment: str, rows: Iterable[Sequence[str
 def _code(text: str) -> str:
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     return f"{fence} {visible(text)} {fence}"
-
-
-def _deaths(record: ComparisonRecord) -> list[str]:
-    blocks = []
-    for role, arm in sides_of(record):
-        if arm.has_died:
-            error = arm.cause_of_death
-            cause = f"{error.summary} (line {error.line} of its log)" if error else "no cause in its log"
-            blocks.append(f"† {role} **{_md(arm.label)}** died: {_md(cause)}")
-            blocks += [f"**Will running it again help?** {AGAIN[error.kind]}"] if error else []
-    return blocks
-
-
-def _findings(record: ComparisonRecord) -> list[str]:
-    lines = []
-    for finding, values in list_findings(record):
-        tail = f" ({_md(values)})" if values else ""
-        lines.append(f"- {EFFECTS[finding.effect].sign} *{EFFECT_WORDS[finding.effect]}*: {_md(finding.message)}{tail}")
-    return ["## Are the two comparable?", "\n".join(lines)] if lines else []
-
-
-def _charts(record: ComparisonRecord) -> list[str]:
-    drawn = [
-        ("change of every metric against its threshold", draw_changes(record)),
-        ("loss per step", draw_curve(record, "loss")),
-        ("where the time of a run went", draw_times(record)),
-    ]
-    return [f"![{title}]({to_data_uri(svg)})" for title, svg in drawn if svg is not None]
-
-
-def _tables(record: ComparisonRecord) -> list[str]:
-    blocks = []
-    for group in GROUPS:
-        rows = [row for row in record.rows if row.group == group]
-        if not rows:
-            continue
-        arms = [_md(arm.label) if len(arm.label) <= MAX_HEADING_LENGTH else side for side, arm in sides_of(record)]
-        heads = ["verdict", "metric", *arms, "difference", "threshold"]
-        table = draw_table(heads, "llrrrr", [_cells(record, row) for row in rows])
-        reasons = [
-            f"- {_md(row.title)}: {_md(row.reason)}" for row in list_rows_to_explain(record) if row.group == group
-        ]
-        blocks += [f"## {name_group(record, group)}", table, *(["\n".join(reasons)] if reasons else [])]
-    return [*blocks, *([_md(absent_text(record))] if record.absent else [])]
-
-
-def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
-    word = row.verdict
-    verdict = name_verdict(word)
-    return [
-        f"**{verdict}**" if word in ("regressed", "changed") else verdict,
-        *map(_md, show_cells(record, row)),
-        _md(threshold_text(row)) or "—",
-    ]
-
-
-def _explanation(record: ComparisonRecord) -> list[str]:
-    if record.explanation is None:
-        return []
-    headline = headline_of(record.explanation)
-    blocks = [f"## {TITLE}", *([_md(headline)] if headline else [])]
-    for section in list_sections(record.explanation):
-        shown = [f"- {_md(line)}" for line in section.lines[:MAX_DIFFERENCES]]
-        blocks.append("\n".join([f"**{section.title}**: {_md(section.sentence)}", "", *shown]))
-    return blocks
-
-
-def _programs(record: ComparisonRecord) -> list[str]:
-    if record.programs is None or not record.programs.differences:
-        return []
-    rows = [
-        [f"{100 * item.share:+.1f} %", *map(_md, (item.what, item.where, item.baseline, item.candidate))]
-        for item in record.programs.differences[:MAX_DIFFERENCES]
-    ]
-    heads = ["share", "what", "where", "baseline", "candidate"]
-    return ["## What differs between the programs, by cost", draw_table(heads, "rllll", rows)]
-
-
-def _floors(record: ComparisonRecord) -> list[str]:
-    lines = [
-        f"- {OUTCOMES[HOLDS[floor.holds]].sign} **{floor.name}**: {_md(floor.evidence)}" for floor in record.floors
-    ]
-    return ["## Are they the same by construction?", "\n".join(lines)] if lines else []
-
-
-def _arms(record: ComparisonRecord) -> str:
-    facts = split_facts(record)
-    labels = {side: arm.label for side, arm in sides_of(record)}
-    lines = []
-    for side, own in facts.items():
-        label = [f"**{_md(labels[side])}**"] if side in labels else []
-        lines.append(f"- {side}: " + ", ".join([*label, *(_md(f"{name} {value}") for name, value in own.items())]))
-    return "\n".join(lines)

@@ -11,14 +11,14 @@ from jinja2 import Environment
 
 from tasks.diff.suggested_commands import repeat_command
 from tasks.publish.content import verdict_words
-from tasks.publish.content.answer import answer_of, find_frame
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
-from tasks.publish.content.chart import draw_curve, draw_icon, to_data_uri
+from tasks.publish.content.brief import find_frame, make_brief
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.compared_code import describe_code
 from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
+from tasks.publish.content.icon import draw_icon, to_data_uri
 from tasks.publish.content.save_timeline import draw_lives
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts, show_seconds
@@ -63,10 +63,9 @@ def write_page(
     figures = write_figures(record, known, logs, folder)
     marks = list_marks(record, known) if figures else []
     effects = draw_effects(record.rows)
-    answer = answer_of(record)
+    brief = make_brief(record)
     drawn = [figure["id"] for figure in figures]
-    first_curve = next((metric for metric in (answer.curve, "loss", *drawn) if metric in drawn), "")
-    still = draw_curve(record, first_curve)
+    first_curve = next((metric for metric in (brief.curve, "loss", *drawn) if metric in drawn), "")
     data = {
         "id": record.id,
         "figures": figures,
@@ -85,9 +84,8 @@ def write_page(
             sides=sides,
             facts=compare_facts(record),
             effects=effects,
-            answer=answer,
+            brief=brief,
             first_curve=first_curve,
-            still=to_data_uri(still) if still else "",
             logs=logs,
             home=home,
             neighbours=neighbours,

@@ -1,10 +1,11 @@
-"""Renders a comparison record as a terminal report: the verdict first, the next command last.
+"""Renders a comparison record in a terminal: its brief in twenty lines, and all of it on request.
 
 An arm is one of the two compared versions.
 """
 
 import os
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich import box
@@ -15,17 +16,17 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from tasks.publish.content.answer import answer_of, shorten_title
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
+from tasks.publish.content.brief import Brief, make_brief
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
 from tasks.publish.content.compared_code import describe_code
 from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.time_bars import describe_part, list_parts
 from tasks.publish.content.verdict_words import (
-    AGAIN,
     EFFECTS,
     GROUPS,
     HOLDS,
+    MAX_HEADING_LENGTH,
     OUTCOMES,
     absent_text,
     describe_coverage,
@@ -34,7 +35,6 @@ from tasks.publish.content.verdict_words import (
     name_group,
     name_heading,
     name_verdict,
-    outcome_of,
     show_cells,
     sides_of,
     split_facts,
@@ -43,8 +43,10 @@ from tasks.publish.content.verdict_words import (
 )
 from tasks.publish.terminal.typed_command import as_typed
 from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
-from tasks.records.text import visible
+from tasks.records.text import shorten, visible
 
+MAX_WHY, MIN_VALUES, MAX_VALUES, BAR = 150, 12, 32, 8  # characters in the brief; cells of a bar
+ROW_GAPS = 14  # characters between the cells of a row, and of its sign
 MAX_DIFFERENCES = 6  # limit of differences shown of two compiled programs
 MAX_CAUSES = 4  # limit of lines shown per section of an explanation
 # checkpoints in these states are listed together, by their steps only
@@ -57,28 +59,117 @@ MAX_WORD_LENGTH = 14  # characters; longer words in a table may be folded, but n
 
 
 def print_comparison(
-    console: Console, record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
+    console: Console,
+    record: ComparisonRecord,
+    *,
+    page: str | os.PathLike[str] | None = None,
+    link: str | None = None,
+    full: bool = False,
 ) -> None:
-    """Print the report, then page, link, next step and next command, if known. Addresses and command do not wrap.
+    """Print the brief; with `full`, then the whole report. Addresses and commands do not wrap, so that they are copied.
 
-    page: the page's path or address. link: another address, which opens the page in a browser.
+    page: the page's address, a URL where possible. link: another address, which opens the page in a browser.
     """
-    console.print(render_terminal(record), crop=False)  # crop=False: paths are not cut off
+    for line in render_brief(record, console.width, bars=console.is_terminal, full=full):
+        console.print(line, soft_wrap=True)
+    if full:
+        console.print(render_details(record), crop=False)
     for name, text in {"page": page, "link": link}.items():
         if text:
-            console.print(Text(f"{name}: {visible(os.fspath(text))}"), soft_wrap=True)
-    if record.next_step is not None and record.next_step.sentence:
-        console.print(Text(f"to do: {visible(record.next_step.sentence)}"))
-    if record.next_command:
-        console.print(Text(f"next: {visible(as_typed(record.next_command))}", style="bold"), soft_wrap=True)
+            console.print(Text(f"  {name:4}  {visible(os.fspath(text))}"), soft_wrap=True)
+    step = record.next_step
+    if step is None:
+        return
+    said = step.sentence if full or not step.argv else step.before
+    for line in _fold(visible(said), console.width, "next"):
+        console.print(line, soft_wrap=True)
+    if step.argv:
+        label = "    " if said else "next"
+        console.print(Text(f"  {label}  {visible(as_typed(step.command))}", style="bold"), soft_wrap=True)
 
 
-def render_terminal(record: ComparisonRecord) -> RenderableType:
-    """Return the report. It is legible at 80 columns and without colours; it ends with the verdict and the headline."""
-    parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
+def render_brief(record: ComparisonRecord, width: int, *, bars: bool, full: bool = False) -> list[Text]:
+    """Return the lines of the brief without page and next step. They are legible at 80 columns and without colours.
+
+    bars: draw the levels of step times also as bars. full: the whole report follows, so `--full` is not named.
+    """
+    brief = make_brief(record)
+    word = OUTCOMES[brief.outcome]
+    head = f"{word.sign} {brief.outcome.upper()}"
+    duration = f"   {brief.duration}" if brief.duration else ""
+    duration = duration if len(f"{head}   {brief.title}{duration}") <= width else ""
+    first, *others = textwrap.wrap(
+        f"{head}   {brief.title}{duration}", width, subsequent_indent="  ", break_on_hyphens=False
+    )
+    lines = [Text(first, style=word.style), *map(Text, others)]
+    lines[0].stylize("default not bold", len(head))
+    lines += _fold(f"{brief.sentence} {brief.sure}".rstrip(), width)
+    if brief.ticks:
+        ticks = "   ".join(f"{OUTCOMES[tick.word].sign} {tick.text}".replace(" ", GLUE) for tick in brief.ticks)
+        lines += [Text(), *(Text(line.plain.replace(GLUE, " ")) for line in _fold(ticks, width))]
+    if brief.strips:
+        lines += [Text(), *_strips(brief, bars=bars)]
+    for death in brief.deaths:
+        message = "" if death.lines else f": {death.message}"
+        lines += [Text(), *_fold(f"† {death.side}: {death.cause}{message}", width, style="red")]
+        lines += [Text(f"    {_cut(line, width - 4)}", style="dim") for line in death.lines[:-1]]
+        lines += [Text(f"  {line.plain}", style="dim") for line in _fold("".join(death.lines[-1:]), width - 2)[:2]]
+        lines += [Text(f"  {death.place}", style="dim")] if death.place else []
+        lines += _fold(death.again, width, "again")
+    if brief.rows or brief.more:
+        lines.append(Text())
+    lines += _rows(brief, width)
+    if brief.more and not full:
+        lines.append(Text(f"  {brief.more} (--full)", style="dim"))
+    return [*lines, Text(), *_fold(shorten(brief.why, MAX_WHY), width, "why")]
+
+
+def _fold(text: str, width: int, label: str = "", style: str = "") -> list[Text]:
+    """Return the text in lines of `width` characters, broken between words and indented behind the label."""
+    head = f"  {label:4}  " if label else "  "
+    indent = " " * len(head)
+    lines = textwrap.wrap(text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+    return [Text(line, style=style) for line in lines]
+
+
+def _strips(brief: Brief, *, bars: bool) -> Iterator[Text]:
+    names = [shorten_name(strip.name) for strip in brief.strips]
+    for name, strip in zip(names, brief.strips, strict=True):
+        cells = [f"  {name:{max(map(len, names))}}"]
+        for level in strip.levels:
+            bar = f" ▕{'█' * max(1, round(BAR * level.share))}▏" if bars else ""
+            cells.append(f"{1e3 * level.seconds:.3g} ms{bar} {level.steps}")
+        yield Text("  ".join(cells))
+
+
+def shorten_name(name: str) -> str:
+    """Return an arm's name for a narrow column, with an ellipsis in its middle if it is long."""
+    return name if len(name) <= MAX_HEADING_LENGTH else f"{name[:9]}…{name[-6:]}"
+
+
+def _rows(brief: Brief, width: int) -> Iterator[Text]:
+    others = [(row.title, row.percent, row.verdict) for row in brief.rows]
+    rest = sum(max(map(len, column)) for column in zip(*others, strict=True))
+    room = max(MIN_VALUES, min(MAX_VALUES, width - rest - ROW_GAPS))
+    cells = [(row.title, _cut(row.values, room), row.percent) for row in brief.rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row, (title, values, percent) in zip(brief.rows, cells, strict=True):
+        word = OUTCOMES[row.verdict]
+        line = Text(f"  {title:{widths[0]}}   {values:{widths[1]}}   {percent:>{widths[2]}}   ")
+        yield line.append(f"{word.sign} {row.verdict}", style=word.style)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def render_details(record: ComparisonRecord) -> RenderableType:
+    """Return everything that the brief leaves out: both arms, findings, all rows, reasons, programs, checkpoints."""
+    parts: list[RenderableType] = [Text()]
+    parts += [Text(line, style="dim", overflow="fold") for line in describe_code(record)]
+    parts.append(_arms(record))
     if record.explanation is not None:
         parts.append(render_explanation(record.explanation))
-    parts += _deaths(record)
     parts += _list("Are the two comparable?", _findings(record))
     parts += [Text(), _Metrics(record)]
     parts += [_plain(absent_text(record), "dim")] if record.absent else []
@@ -90,8 +181,7 @@ def render_terminal(record: ComparisonRecord) -> RenderableType:
     parts += _list("Are they the same by construction?", _floors(record))
     parts += _list("Checkpoints", _checkpoints(record))
     parts += _checkpoint_content(record.checkpoints)
-    parts += [Text(), _last_line(record)]
-    return _Report(Group(*parts))
+    return _Report(Group(*parts, Text()))
 
 
 class _Report:
@@ -103,19 +193,6 @@ class _Report:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for text, style, control in console.render(self.content, options):
             yield Segment(text.replace(GLUE, " "), style, control)
-
-
-def _headline(record: ComparisonRecord) -> Iterator[RenderableType]:
-    outcome = outcome_of(record)
-    title = Text(overflow="fold")
-    title.append(name_verdict(outcome).upper(), style=OUTCOMES[outcome].style)
-    title.append(f"  {visible(record.comparison)} · {visible(record.case)} · {visible(record.target)}")
-    yield title
-    for line in describe_code(record):
-        yield Text(line, style="dim", overflow="fold")
-    yield _plain(record.headline)
-    if sure := answer_of(record).sure:
-        yield Text.assemble(("How sure is that? ", "bold"), sure, overflow="fold")
 
 
 def _arms(record: ComparisonRecord) -> Table:
@@ -139,26 +216,6 @@ def _arms(record: ComparisonRecord) -> Table:
 def _facts(known: Mapping[str, str]) -> Text:
     told = "  ".join(f"{name} {value}".replace(" ", GLUE) for name, value in known.items())
     return Text(told, style="dim", overflow="fold")
-
-
-def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
-    for role, arm in sides_of(record):
-        if not arm.has_died:
-            continue
-        code = "" if arm.exit_code is None else f" with exit code {arm.exit_code}"
-        line = Text("\n† ", style="bold red", overflow="fold")
-        line.append(f"{role} died{code}: ")
-        error = arm.cause_of_death
-        if error is None:
-            line.append("its log names no cause", style="default")
-        else:
-            line.append(visible(error.summary), style="default")
-        yield line
-        if error is not None:
-            log = visible(arm.logs[0]) if arm.logs else "its log"
-            # a separate line without breaks, so that the path can be copied
-            yield Text(f"  line {error.line} of {log}", style="dim", no_wrap=True, overflow="ignore")
-            yield Text.assemble(("  Will running it again help? ", "bold"), AGAIN[error.kind])
 
 
 def _findings(record: ComparisonRecord) -> Iterator[Row]:
@@ -332,12 +389,6 @@ def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[Renderab
     for array in found.differing[:MAX_ARRAYS]:
         if array.values is not None:
             yield Text(f"  {name_pair(array)}: {describe_values(array)}", overflow="fold")
-
-
-def _last_line(record: ComparisonRecord) -> Text:
-    outcome = outcome_of(record)
-    last = Text(name_verdict(outcome).upper(), style=OUTCOMES[outcome].style, overflow="fold")
-    return last.append(f"  {shorten_title(visible(record.headline))}", style="default not bold")
 
 
 def _plain(text: str, style: str = "") -> Text:

@@ -405,7 +405,7 @@ def test_the_command_after_logs_runs_and_gives_the_same_verdict(
     assert (program, record.has_died) == ("maxview", True)
     assert call(words) == 1
     shown = capsys.readouterr().out
-    assert "† DIED  ingest · 03_dropout" in shown
+    assert "† DIED   03_dropout · " in shown
     assert (tmp_path / "out" / "index.html").is_file()
 
 

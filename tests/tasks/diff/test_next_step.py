@@ -67,10 +67,10 @@ def test_a_command_states_its_purpose(record_002: ComparisonRecord, make_row: Ma
 def test_given_logs_need_new_runs_before_the_command(
     record_000: ComparisonRecord, record_002: ComparisonRecord, kind: StepKind, does: str
 ) -> None:
-    assert made(record_000, kind).purpose.startswith("Implement it")  # the error is "not implemented"
-    assert f"With this fix, run it again and replace its log. {does}" in made(record_000, kind).purpose
+    assert made(record_000, kind).before.startswith("Implement it")  # the error is "not implemented"
+    assert f"With this fix, run it again and replace its log. {does}" in made(record_000, kind).sentence
     assert any(finding.effect == "blocks" for finding in record_002.findings)
-    assert made(record_002, kind).purpose.startswith("Run both again so that only the change differs between them")
+    assert made(record_002, kind).before.startswith("Run both again so that only the change differs between them")
 
 
 def test_a_settled_difference_says_where_its_cause_is(record_002: ComparisonRecord) -> None:
@@ -79,9 +79,9 @@ def test_a_settled_difference_says_where_its_cause_is(record_002: ComparisonReco
     arms = {side: getattr(settled, side).model_copy(update={"commit": sha}) for side, sha in sides.items()}
     named, one_commit = (make_step(one, "by hand") for one in (settled.model_copy(update=arms), settled))
     assert named is not None
-    assert named.purpose.endswith("git log aaaaaaaaa...bbbbbbbbb")
+    assert named.before.endswith("git log aaaaaaaaa...bbbbbbbbb")
     assert one_commit is not None
-    assert one_commit.purpose.endswith("the differences that are listed here.")
+    assert one_commit.before.endswith("the differences that are listed here.")
     assert make_step(settled.model_copy(update={"verdict": "same", "findings": ()}), "by hand") is None
 
 

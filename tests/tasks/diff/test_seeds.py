@@ -14,7 +14,7 @@ from tasks.diff.compare_logs import archive, compare_pair
 from tasks.ingest.given_logs import read_pair
 from tasks.publish.markdown.artifacts import summary_markdown, table_rows
 from tasks.publish.page.write_page import write_page
-from tasks.publish.terminal.report import render_terminal
+from tasks.publish.terminal.report import render_details
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.scrape import scrape
 from tasks.store import Store
@@ -249,7 +249,7 @@ def test_unflagged_facts_of_000(page_000: ComparisonRecord) -> None:
 
 def test_no_value_of_the_survivor_of_000_is_lost_on_any_surface(page_000: ComparisonRecord, tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=80)
-    console.print(render_terminal(page_000))
+    console.print(render_details(page_000))
     write_page(page_000, tmp_path, log_lines={})
     surfaces = {
         "terminal": console.file.getvalue(),  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from tasks.publish.markdown.night import night_headline
 from tasks.publish.markdown.proofs import proof_rows, proofs_markdown
 from tasks.publish.terminal.checkpoint_report import show_difference, show_proofs
 from tasks.publish.terminal.floors_table import render_floors
-from tasks.publish.terminal.report import render_terminal
+from tasks.publish.terminal.report import render_brief, render_details
 from tasks.records import (
     STEP_SCHEMA,
     ArrayDifference,
@@ -216,7 +216,7 @@ def show(*parts: Any) -> str:
 
 
 def texts_of(record: ComparisonRecord) -> Iterable[str]:
-    yield show(render_terminal(record))
+    yield show(*render_brief(record, 80, bars=False), render_details(record))
     yield show(render_floors([record], {}))
     yield summary_markdown(record)
 
@@ -231,5 +231,4 @@ def test_blank_records_have_no_sign_of_success() -> None:
     for text in texts_of(record):
         assert "✓" not in text
         assert "= same" not in text
-    for text in texts_of(compare()):
-        assert "✓" in text
+    assert any("✓" in text for text in texts_of(compare()))

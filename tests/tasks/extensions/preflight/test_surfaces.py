@@ -13,7 +13,7 @@ from tasks.extensions.preflight.compare_compiles import Compiled, compare_compil
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.comparison_pages import read_packed_lines
-from tasks.publish.terminal.report import render_terminal
+from tasks.publish.terminal.report import print_comparison
 from tasks.records import ComparisonRecord, CompiledProgram, RunReading, RunRecord
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "preflight"
@@ -57,7 +57,7 @@ def test_the_page_links_a_difference_to_its_line(record: ComparisonRecord, tmp_p
 
 def test_terminal_and_artifact_name_the_first_difference(record: ComparisonRecord) -> None:
     console = Console(width=100, file=io.StringIO())
-    console.print(render_terminal(record))
+    print_comparison(console, record, full=True)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "What differs between the programs, by share of cycles, collective bytes or memory" in text

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from tasks.publish.content.compared_code import describe_code
-from tasks.publish.terminal.report import render_terminal
+from tasks.publish.terminal.report import render_details
 from tasks.records import CodeVersion, ComparisonRecord
 
 MAIN = CodeVersion(name="main", sha="1" * 40, subject="a baseline", ahead=0, different=("a", "b", "c"), read=2)
@@ -72,7 +72,7 @@ def test_the_report_begins_with_it(record_002: ComparisonRecord, hostile: str) -
     subject = MAIN.model_copy(update={"subject": hostile})
     code = {record_002.baseline.name: subject, record_002.candidate.name: EDITED}
     console = Console(width=80, file=StringIO())
-    console.print(render_terminal(record_002.model_copy(update={"code": code})))
+    console.print(render_details(record_002.model_copy(update={"code": code})))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert lines[1].startswith("main 111111111 → feature 333333333 + 2 changed files")
     assert "\x1b" not in "".join(lines)

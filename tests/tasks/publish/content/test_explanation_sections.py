@@ -10,7 +10,7 @@ from rich.console import Console
 from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
-from tasks.publish.terminal.report import render_explanation, render_terminal
+from tasks.publish.terminal.report import render_details, render_explanation
 from tasks.records import (
     CodeLine,
     ComparisonRecord,
@@ -78,7 +78,7 @@ def test_a_line_has_the_commit_that_changed_it(explanation: Explanation) -> None
 def test_the_terminal_shows_it_before_the_table(record_002: ComparisonRecord, explanation: Explanation) -> None:
     out = io.StringIO()
     record = record_002.model_copy(update={"explanation": explanation})
-    Console(file=out, width=80).print(render_terminal(record))
+    Console(file=out, width=80).print(render_details(record))
     text = re.sub(r"\s+", " ", out.getvalue())
     assert text.index("Why they differ") < text.index("Metric ")
     places = [text.index(title) for title in TITLES]
@@ -88,7 +88,7 @@ def test_the_terminal_shows_it_before_the_table(record_002: ComparisonRecord, ex
 
 def test_without_an_explanation_no_surface_mentions_it(record_002: ComparisonRecord, tmp_path: Path) -> None:
     out = io.StringIO()
-    Console(file=out, width=80).print(render_terminal(record_002))
+    Console(file=out, width=80).print(render_details(record_002))
     page = write_page(record_002, tmp_path, log_lines={}).read_text()
     for text in (out.getvalue(), summary_markdown(record_002), page):
         assert "Why they differ" not in text
@@ -104,8 +104,7 @@ def test_the_artifact_and_the_page_show_it(
     record_002: ComparisonRecord, explanation: Explanation, tmp_path: Path
 ) -> None:
     record = record_002.model_copy(update={"explanation": explanation})
-    markdown = summary_markdown(record)
-    assert markdown.index("## Why they differ") < markdown.index("baseline: ")
+    assert "\nwhy: " in summary_markdown(record)
     page = write_page(record, tmp_path, log_lines={}).read_text()
     assert '<section id="why"' in page
     assert page.index('id="why"') < page.index('id="sides"')

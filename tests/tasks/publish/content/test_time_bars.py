@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tasks.publish.content.chart import draw_times
 from tasks.publish.content.templating import read_asset
 from tasks.publish.content.time_bars import average_parts, axis_ticks, describe_part, draw_bars, list_parts
 from tasks.publish.page.write_page import write_page
@@ -46,20 +45,6 @@ def test_the_parts_of_an_arm_are_means_over_its_runs(record: ComparisonRecord) -
 def test_the_largest_part_comes_first(record: ComparisonRecord) -> None:
     words = [describe_part(part) for part in list_parts(record, "main")]
     assert words == ["compute 5 s (50 %)", "checkpoint 4 s (40 %)", "start 1 s (10 %)"]
-
-
-def test_every_part_has_a_bar_and_a_name_in_the_legend(record: ComparisonRecord) -> None:
-    svg = draw_times(record)
-    assert svg is not None
-    texts = re.findall(r"<text[^>]*>([^<]+)</text>", svg)
-    assert {"compute", "start", "checkpoint", "baseline"} <= set(texts)
-    assert "candidate" not in texts  # no run of it has an account
-    assert "<script" not in svg
-
-
-def test_without_an_account_there_is_no_chart(record_002: ComparisonRecord) -> None:
-    assert draw_times(record_002) is not None
-    assert draw_times(record_002.model_copy(update={"times": ()})) is None
 
 
 def test_the_axis_has_round_seconds(record: ComparisonRecord) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tasks.publish.content.brief import make_brief
 from tasks.publish.content.verdict_words import MAX_CLAUSE_LENGTH, difference_text
 from tasks.publish.page.write_page import write_page
 from tasks.records import (
@@ -168,7 +169,7 @@ def test_the_verdict_the_arms_and_the_findings_are_in_words(
 ) -> None:
     root = read(write_page(record_002, tmp_path, log_lines=logs_002))
     verdict = root.one("section", class_="front")
-    assert verdict.one("h1").text == record_002.headline
+    assert verdict.one("h1").text == make_brief(record_002).sentence
     assert verdict.one("p", class_="word").text.startswith("? unknown")
     assert record_002.question in verdict.text
     assert root.all("title")[0].text.startswith("? unknown · 03_dropout")

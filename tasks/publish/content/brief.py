@@ -1,0 +1,394 @@
+"""Turns a comparison into its brief: the verdict, what shows it, the rows that decide, the reason and the next step.
+
+Page, terminal, pull request and Prefect draw this one model, and choose only how much of it. An arm is one of the two
+compared versions.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from pathlib import Path
+
+import numpy as np
+
+from configs.schema import Frozen
+from tasks.diff.compare_logs import UNNAMED
+from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration
+from tasks.diff.metric_rows import NOT_JUDGED
+from tasks.diff.next_step import find_deciding_row
+from tasks.diff.step_modes import find_border, name_steps
+from tasks.metrics.maxview_metrics import FINAL_LOSS
+from tasks.metrics.result_metrics import LOSS
+from tasks.metrics.table import METRICS
+from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
+from tasks.publish.content.explanation_sections import headline_of
+from tasks.publish.content.verdict_words import (
+    AGAIN,
+    HOLDS,
+    WORST_FIRST,
+    Outcome,
+    first_clauses,
+    name_side,
+    outcome_of,
+    sides_of,
+    threshold_text,
+)
+from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, NextStep, Verdict
+from tasks.records.text import shorten, visible
+
+MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
+MAX_REF_LENGTH = 24  # characters of an arm in the title
+MAX_ROWS, MAX_TICKS = 4, 4
+LAST_LINES, LAST_BYTES = 3, 4_096  # of a dead run's log
+LEAST_STEPS = 12  # fewer steps of an arm show no levels
+FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # a stack frame in a traceback
+PER_STEP = (PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name)
+# rows that tell what is the same, if there is no proof by floors
+TELLING = ("loss_per_step", *PER_STEP, "function", "parameters", "checkpoints")
+# rows whose verdict comes from both steps in float64, if these could be compared
+DECIDED_BY_FUNCTION = frozenset({"loss_per_step", "function", "values_per_step", "evaluations", "final_loss"})
+# metric -> the curve that shows it
+CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
+
+
+class Level(Frozen):
+    """Steps of one arm that take about the same time."""
+
+    seconds: float
+    share: float  # of the arm's steps, 0 to 1
+    steps: str  # "all steps", "every third step"
+
+
+class Strip(Frozen):
+    """The levels of an arm's steps, the quickest first."""
+
+    side: str
+    name: str
+    levels: tuple[Level, ...]
+
+
+class Tick(Frozen):
+    """Something that both arms have in common, or not."""
+
+    word: Verdict  # decides the sign
+    text: str
+
+
+class BriefRow(Frozen):
+    """A row of the table in three cells and a verdict."""
+
+    metric: str
+    title: str
+    values: str  # "80.0 → 93.5 ms"
+    percent: str  # "+16.9 %"; empty if there is none
+    verdict: Verdict
+
+
+class Death(Frozen):
+    """The end of a run that died."""
+
+    side: str
+    name: str
+    cause: str  # in words
+    message: str  # of the error
+    frame: str  # the last stack frame
+    place: str  # line and log
+    lines: tuple[str, ...]  # the last lines of its log, if it is at hand
+    again: str  # whether a repeat would help
+
+
+class Brief(Frozen):
+    """A comparison in about twenty lines."""
+
+    outcome: Outcome
+    title: str
+    duration: str  # of all runs; empty if unknown
+    sentence: str
+    sure: str  # how certain the verdict is; may be empty
+    strips: tuple[Strip, ...]
+    ticks: tuple[Tick, ...]
+    deaths: tuple[Death, ...]
+    rows: tuple[BriefRow, ...]
+    more: str  # what the table has beside these rows; empty if nothing
+    why: str
+    next_step: NextStep | None
+    row: MetricDiff | None  # the row that decides the verdict; None if an arm died or no row decides
+    curve: str  # id of the figure that is drawn first; empty without `row`
+
+
+def make_brief(record: ComparisonRecord) -> Brief:
+    """Return the brief of a comparison."""
+    row = None if record.has_died else find_deciding_row(record)
+    is_blocked = any(finding.effect == "blocks" for finding in record.findings)
+    seconds = sum(account.total_s for account in record.times)
+    is_timed = row is not None and row.metric in PER_STEP and not is_blocked
+    strips = tuple(_draw_strips(record)) if is_timed and record.verdict != "same" else ()
+    rows, more = _choose_rows(record, row)
+    targets = [] if record.target == UNNAMED else [record.target]
+    return Brief(
+        outcome=outcome_of(record),
+        title=" · ".join(map(visible, (record.case, _name_arms(record), *targets))),
+        duration=show_duration(seconds) if seconds else "",
+        sentence=tell_difference(record, row, strips),
+        sure=tell_certainty(record, row),
+        strips=strips,
+        ticks=tuple(_list_ticks(record)) if outcome_of(record) == "same" else (),
+        deaths=tuple(_tell_death(record, arm) for _, arm in sides_of(record) if arm.has_died),
+        rows=rows,
+        more=more,
+        why=tell_why(record, row),
+        next_step=record.next_step,
+        row=row,
+        curve=CURVES.get(row.metric, row.metric) if row else "",
+    )
+
+
+def _name_arms(record: ComparisonRecord) -> str:
+    """Return `main 1a2b3c4 → feature 5d6e7f8`."""
+    names = []
+    for _, arm in sides_of(record):
+        version = record.code.get(arm.name)
+        commit = "" if version is not None and version.changed else (arm.commit or "")[:7]
+        ref = visible(version.name if version is not None else arm.ref)
+        ref = ref if len(ref) <= MAX_REF_LENGTH else f"{ref[: MAX_REF_LENGTH - 9]}…{ref[-8:]}"
+        names.append(ref if not commit or ref.startswith(commit) else f"{ref} {visible(commit)}")
+    return " → ".join(names)
+
+
+def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Sequence[Strip] = ()) -> str:
+    """Return the result in one sentence: `16.9 % slower per step (80.0 → 93.5 ms; ±2 % allowed).`"""
+    headline = visible(record.headline)
+    arms, _, rest = headline.partition(": ")
+    if record.has_died:
+        return f"{arms}."
+    is_blocked = any(finding.effect == "blocks" for finding in record.findings)
+    others = [one for one in record.rows if one is not row and one.verdict == record.verdict and not one.allowed]
+    if row is not None and not is_blocked and not others and row.effect is None and show_percent(row):
+        return f"{visible(row.title)} {show_values(row)}, {show_percent(row)}."
+    if is_blocked or row is None or row.effect is None or row.metric not in PER_STEP or row.evidence == ONE_PROGRAM:
+        title = shorten_title(rest if " against " in arms and rest else headline).rstrip(".")
+        return f"{title[:1].upper()}{title[1:]}."
+    allowed = f"; {threshold_text(row)} allowed" if threshold_text(row) else ""
+    values = f"{show_values(row)}{allowed}"
+    if row.verdict in ("same", "unknown"):
+        word = "No difference" if row.verdict == "same" else "Not decided"
+        return f"{word}: {brief_row(row).title.lower()} {show_percent(row)} ({values})."
+    effect = row.effect
+    if any(len(strip.levels) > 1 for strip in strips) and len(strips) == 2:
+        left, right = (sum(level.seconds * level.share for level in strip.levels) for strip in strips)
+        effect, values = right / left - 1, f"{_show_pair(left, right)} on average{allowed}"
+    word = "slower" if effect > 0 else "quicker"
+    return f"{100 * abs(effect):.1f} % {word} per step ({values})."
+
+
+def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
+    """Return how certain the verdict is, and why; if an arm died, how certain the cause of death is.
+
+    `row`: the deciding row. Unless an arm died, empty without it. Also empty for an unknown row without an interval,
+    unless a finding blocks the verdict.
+    """
+    if record.has_died:
+        dead = [arm for arm in (record.baseline, record.candidate) if arm.has_died]
+        code = "" if dead[0].exit_code is None else f", and the exit code {dead[0].exit_code}"
+        named = all(arm.cause_of_death for arm in dead)
+        return f"Sure: the log names the error{code}." if named else "Sure that it ended early, but not why."
+    if row is None:
+        return ""
+    if any(finding.effect == "blocks" for finding in record.findings):
+        return "Sure that the two cannot be compared, not whether the change makes a difference."
+    if row.effect is None or row.effect_low is None or row.effect_high is None:
+        if row.metric in DECIDED_BY_FUNCTION and record.function is not None:
+            if record.function.answer == "another" and row.verdict != "unknown":
+                return "Sure: from equal arguments, both steps compute different results in float64."
+            if record.function.answer == "same" and row.verdict == "same":
+                return "Sure: both steps compute one function in float64, where rounding falls to 1e-15."
+        return "" if row.verdict == "unknown" else "Sure: both values stand in the logs."
+    if row.evidence == ONE_PROGRAM:
+        return "Sure: both sides run the same program, so any difference in time is noise."
+    low, high = sorted((row.effect_low, row.effect_high))
+    interval = f"{100 * low:+.1f} … {100 * high:+.1f} %"
+    if row.verdict == "unknown":
+        return f"The difference lies within {interval}."
+    if row.verdict == "same" or row.evidence != ONE_RUN:
+        return f"Sure: {interval} with 99 % confidence, by {row.evidence}."
+    least = f"{100 * min(low, high, key=abs):+.1f} %"
+    return f"Likely: at least {least} by one run of each, which cannot show whether something disturbed one of them."
+
+
+def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
+    """Return the known cause: of an explanation, else the finding that blocks the verdict, else the row's reason."""
+    if record.explanation is not None and (headline := headline_of(record.explanation) or record.explanation.headline):
+        return visible(headline)
+    if record.programs is not None and record.programs.differences:
+        first = record.programs.differences[0]
+        return visible(f"{first.what}, {first.where}: {first.baseline} → {first.candidate}")
+    if record.has_died or row is None or row.verdict in ("same", NOT_JUDGED):
+        return ""
+    blocking = [finding.message for finding in record.findings if finding.effect == "blocks"]
+    if blocking:
+        found = visible(blocking[0])
+        return "" if found in visible(record.headline) else found
+    return first_clauses(visible(row.reason))
+
+
+def _draw_strips(record: ComparisonRecord) -> Iterator[Strip]:
+    """Yield the levels of each arm's steps without the first step and the stalls."""
+    for side, arm in sides_of(record):
+        stalled = {stall.step for stall in record.stalls.get(arm.name, ())}
+        found: list[tuple[int, float]] = []
+        for curve in record.curves:
+            if curve.arm == arm.name and curve.metric == STEP_TIME.curve:
+                pairs = list(zip(curve.steps, curve.values, strict=True))[1:]
+                found += [(s, v) for s, v in pairs if v and isfinite(v) and v > 0 and s not in stalled]
+        if len(found) < LEAST_STEPS:
+            return
+        steps, logs = np.array([step for step, _ in found]), np.log(np.array([value for _, value in found]))
+        border = find_border(logs)
+        sets = [np.ones(len(logs), bool)] if border is None else [logs <= border, logs > border]
+        levels = [
+            Level(
+                seconds=float(np.exp(logs[chosen]).mean()),
+                share=float(chosen.mean()),
+                steps=("all steps" if border is None else "the others" if nth else name_steps(chosen, steps)),
+            )
+            for nth, chosen in enumerate(sets)
+        ]
+        yield Strip(side=side, name=visible(arm.ref), levels=tuple(levels))
+
+
+def _list_ticks(record: ComparisonRecord) -> Iterator[Tick]:
+    """Yield the floors of the proof; without them, the telling rows that are the same."""
+    if record.floors:
+        for floor in record.floors[:MAX_TICKS]:
+            yield Tick(word=HOLDS[floor.holds], text=floor.name)
+        return
+    rows = {row.metric: row for row in record.rows if row.verdict == "same"}
+    for metric in [metric for metric in TELLING if metric in rows][:MAX_TICKS]:
+        threshold = threshold_text(rows[metric])
+        within = f" within {threshold}" if threshold.startswith("±") and metric in PER_STEP else ""
+        yield Tick(word="improved", text=f"{brief_row(rows[metric]).title}{within}")
+
+
+def _choose_rows(record: ComparisonRecord, row: MetricDiff | None) -> tuple[tuple[BriefRow, ...], str]:
+    """Return the rows that differ or are undecided, the worst first, then the loss; and the number of the others."""
+    judged = [one for one in record.rows if one.verdict not in ("same", NOT_JUDGED) and one.metric != "end"]
+    judged.sort(key=lambda one: (one is not row, WORST_FIRST.index(one.verdict), one.group == "maxview"))
+    shown = judged[:MAX_ROWS]
+    if outcome_of(record) not in ("same", "died"):
+        shown += [one for one in record.rows if one.metric == "loss_per_step" and one.verdict == "same"]
+    left = [one for one in record.rows if one not in shown and one.metric != "end"]
+    calm = sum(one.verdict in ("same", NOT_JUDGED) for one in left)
+    counts = [f"{len(left) - calm} more differ or are unknown"] if len(left) > calm else []
+    counts += [f"{calm} more: same or not judged"] if calm else []
+    return tuple(map(brief_row, shown)), "; ".join(counts)
+
+
+def brief_row(row: MetricDiff) -> BriefRow:
+    """Return a row's cells: values with three significant digits, and the difference in percent."""
+    title = visible(row.title).replace("Step time, steady", "Step time").replace("Step time, typical", "Step time")
+    return BriefRow(
+        metric=row.metric, title=title, values=show_values(row), percent=show_percent(row), verdict=row.verdict
+    )
+
+
+def show_percent(row: MetricDiff) -> str:
+    """Return the relative difference, such as `+16.9 %`; empty if the values are no numbers or the baseline is 0."""
+    effect = row.effect
+    if effect is None:
+        if row.baseline is None or row.candidate is None or not row.baseline or row.baseline == row.candidate:
+            return ""
+        effect = row.candidate / row.baseline - 1
+    percent = 100 * effect
+    if abs(percent) >= 100:
+        return f"{percent:+,.0f} %"
+    return f"{percent:+.1f} %" if abs(percent) >= 0.05 or not percent else f"{percent:+.1g} %"
+
+
+def show_values(row: MetricDiff) -> str:
+    """Return both values: `80.0 → 93.5 ms`, `1.0 M → 2.0 M`; one text if they are equal."""
+    texts = [visible(text) or "none" for text in (row.baseline_text, row.candidate_text)]
+    if texts[0] == texts[1] and row.baseline == row.candidate:
+        return texts[0]
+    if row.baseline is None or row.candidate is None:
+        return " → ".join(texts)
+    if row.unit == "s":
+        return _show_pair(row.baseline, row.candidate)
+    shown = [show_number(value) for value in (row.baseline, row.candidate)]
+    unit = f" {visible(row.unit)}" if row.unit and "/" not in row.unit else ""
+    return f"{shown[0]} → {shown[1]}{unit}" if shown[0] != shown[1] else " → ".join(texts)
+
+
+def _show_pair(left: float, right: float) -> str:
+    """Return two durations in one unit with three significant digits."""
+    scale, unit = (1e3, "ms") if max(left, right) < 1 else (1.0, "s")
+    return f"{_three(left * scale)} → {_three(right * scale)} {unit}"
+
+
+def show_number(value: float) -> str:
+    """Return a number with three significant digits: `1.10 G`, `2.0 M`, `12,500`, `0.0795`."""
+    for scale, letter in ((1e9, "G"), (1e6, "M")):
+        if abs(value) >= scale:
+            return f"{_three(value / scale)} {letter}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else _three(value)
+
+
+def _three(value: float) -> str:
+    """Return three significant digits, zeros included."""
+    if not value or not isfinite(value):
+        return f"{value:g}"
+    decimals = max(0, 2 - int(np.floor(np.log10(abs(value)))))
+    return f"{value:.{min(decimals, 6)}f}"
+
+
+def _tell_death(record: ComparisonRecord, arm: ArmSummary) -> Death:
+    error = arm.cause_of_death
+    lines = read_last_lines(arm)
+    log = visible(arm.logs[error.run if error.run < len(arm.logs) else 0]) if error is not None and arm.logs else ""
+    return Death(
+        side=name_side(record, arm.name) or "",
+        name=visible(arm.label),
+        cause=visible(error.words or error.type) if error is not None else "its log names no cause",
+        message=visible(f"{error.type}: {error.message}") if error is not None else "",
+        frame=find_frame(lines),
+        place=f"line {error.line:,} of {log or 'its log'}" if error is not None else "",
+        lines=lines[-LAST_LINES:],
+        again=AGAIN[error.kind] if error is not None else "",
+    )
+
+
+def read_last_lines(arm: ArmSummary) -> tuple[str, ...]:
+    """Return the lines of an arm's log before and with the cause of death; empty if the log is not at hand."""
+    error = arm.cause_of_death
+    if error is None or error.run >= len(arm.logs):
+        return ()
+    path = Path(arm.logs[error.run])
+    try:
+        with path.open("rb") as file:
+            file.seek(begin := max(0, error.offset - LAST_BYTES))
+            before = file.read(error.offset - begin).decode("utf-8", "replace")
+            own = file.readline(LAST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ()
+    lines = [*before.split("\n")[1 if begin else 0 : -1], own]
+    return tuple(visible(line.rstrip("\r\n")) for line in lines if line.strip())
+
+
+def shorten_title(headline: str) -> str:
+    """Return the first clauses of a headline that fit into MAX_TITLE_LENGTH characters; else cut its middle."""
+    if len(headline) <= MAX_TITLE_LENGTH:
+        return headline
+    ends = [
+        end.start()
+        for end in re.finditer(r"(?:[;:.] | \()", headline)
+        if MAX_TITLE_LENGTH // 3 < end.start() <= MAX_TITLE_LENGTH
+    ]
+    return headline[: max(ends)] if ends else shorten(headline, MAX_TITLE_LENGTH)
+
+
+def find_frame(lines: Sequence[str]) -> str:
+    """Return the last stack frame in lines of a log, such as `utils/train_utils.py:217 in setup`; empty without one."""
+    found = [match for line in lines for match in FRAME.finditer(line)]
+    if not found:
+        return ""
+    path, line, function = found[-1].groups()
+    return f"{'/'.join(path.split('/')[-3:])}:{line}" + (f" in {function}" if function else "")

@@ -1,0 +1,120 @@
+"""The top of a page: the deciding row, a title of two lines, the place of a death, the duration of the next command."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tasks.publish.content.brief import (
+    find_frame,
+    make_brief,
+    read_last_lines,
+    shorten_title,
+    show_number,
+    show_percent,
+    show_values,
+    tell_certainty,
+)
+from tasks.records import ComparisonRecord, MetricDiff
+
+type MakeRow = Callable[..., MetricDiff]
+
+
+def test_after_a_death_no_row_decides(record_000: ComparisonRecord) -> None:
+    brief = make_brief(record_000)
+    assert brief.row is None
+    assert brief.outcome == "died"
+    (death,) = brief.deaths
+    assert (death.side, death.cause) == ("candidate", "not implemented")
+    assert death.lines[-1] == "NotImplementedError: Pure NNX support has not been implemented yet."
+    assert death.frame == "maxtext/utils/train_utils.py:217 in setup_train_loop"
+
+
+def test_the_last_lines_end_with_the_cause(record_000: ComparisonRecord) -> None:
+    lines = read_last_lines(record_000.candidate)
+    assert lines[-1].startswith("NotImplementedError:")
+    assert lines[-2].lstrip().startswith('File "/deps/src/maxtext/utils/train_utils.py", line 217')
+    gone = record_000.candidate.model_copy(update={"logs": ("/nowhere/log.txt",)})
+    assert read_last_lines(gone) == ()
+
+
+def test_the_brief_has_the_rows_that_differ_and_counts_the_others(
+    record_002: ComparisonRecord, make_row: MakeRow
+) -> None:
+    words = ["same", "not judged", "changed", "regressed", "same"]
+    rows = [make_row(f"m{n}", f"M {n}", ("1", "2", "1"), word, "") for n, word in enumerate(words)]
+    brief = make_brief(record_002.model_copy(update={"rows": tuple(rows), "verdict": "regressed"}))
+    assert [row.metric for row in brief.rows] == ["m3", "m2"]
+    assert brief.more.startswith("3 more")
+
+
+def test_numbers_have_three_significant_digits(make_row: MakeRow) -> None:
+    shown = [show_number(value) for value in (1_104_000_000.0, 2_000_000.0, 12_500.0, 0.0794712, 13.4361, 0.0)]
+    assert shown == ["1.10 G", "2.00 M", "12,500", "0.0795", "13.4", "0"]
+    step = make_row("step_time_s", "Step time", ("0.0800", "0.0935", "0.0135"), "regressed", "", unit="s")
+    assert (show_values(step), show_percent(step)) == ("80.0 → 93.5 ms", "+16.9 %")
+    same = make_row("loss", "Loss", ("6.867", "6.867", "0"), "same", "")
+    assert (show_values(same), show_percent(same)) == ("6.867", "")
+    near = make_row("loss", "Loss", ("8.4590", "8.4580", "-0.001"), "same", "")
+    assert (show_values(near), show_percent(near)) == ("8.4590 → 8.4580", "-0.01 %")
+
+
+def test_a_title_ends_at_a_clause_and_a_short_one_is_complete() -> None:
+    assert shorten_title("no difference") == "no difference"
+    long = "not comparable: both logs claim commit 574ad3fb9, but ran different code on different JAX: 4 of the same"
+    assert shorten_title(f"{long} messages come from other lines") == long.rpartition(":")[0]
+
+
+def test_the_innermost_frame_is_the_place_of_the_error() -> None:
+    lines = [
+        '  File "/a/b/maxtext/train.py", line 536, in main',
+        '  File "/a/b/maxtext/utils/loop.py", line 7, in step',
+    ]
+    assert find_frame(lines) == "maxtext/utils/loop.py:7 in step"
+    assert find_frame(["no traceback"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "interval", "words"),
+    [
+        # 22.1 % is 11 thresholds, 2.5 % is one and a quarter
+        (
+            "regressed",
+            "one run of each",
+            (0.221, 0.270),
+            "Likely: at least +22.1 %",
+        ),
+        (
+            "improved",
+            "one run of each",
+            (-0.060, -0.025),
+            "Likely: at least -2.5 %",
+        ),
+        ("regressed", "3 runs of each", (0.221, 0.270), "Sure: +22.1 … +27.0 %"),
+        ("same", "3 runs of each", (-0.016, 0.018), "Sure: -1.6 … +1.8 %"),
+        (
+            "unknown",
+            "one run of each",
+            (-0.078, 0.062),
+            "The difference lies within -7.8 … +6.2 %",
+        ),
+    ],
+)
+def test_a_verdict_states_its_certainty(
+    record_002: ComparisonRecord,
+    make_row: MakeRow,
+    verdict: str,
+    evidence: str,
+    interval: tuple[float, float],
+    words: str,
+) -> None:
+    reported = {
+        "evidence": evidence,
+        "effect": sum(interval) / 2,
+        "effect_low": interval[0],
+        "effect_high": interval[1],
+    }
+    limit = {"threshold": 0.002, "threshold_text": "±2 %", "baseline": 0.1}
+    row = make_row("step_time_s", "Step time", ("0.1", "0.1", "0"), verdict, "").model_copy(update=reported | limit)
+    sure = tell_certainty(record_002.model_copy(update={"findings": ()}), row)
+    assert sure.startswith(words)
+    assert ("cannot show" in sure) is (evidence == "one run of each" and verdict != "unknown")
