@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from tasks.store import Store
 
 MAX_MISSES, PAUSE_S = 2, 0.5  # the server is gone after MAX_MISSES failed requests in a row, PAUSE_S seconds apart
-PREFIX = re.compile(r"^Flow run encountered an exception: (ValueError: )?")  # Prefect's, before the reason
+# Prefect's, before the reason; errors of these types are sentences for users
+PREFIX = re.compile(
+    r"^Flow run encountered an exception: ((ValueError|LaunchError|Refused|Invalid|NotServed|NotAnswering): )?"
+)
 REPORT_S = 30.0  # seconds after Ctrl-C for the flow to report its final state to the server; then the process is ended
 
 

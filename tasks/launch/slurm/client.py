@@ -49,6 +49,8 @@ _OUTAGE = re.compile(
 _FIELD = re.compile(r"(?:^| )([A-Z][\w:/]*)=(.*?)(?= [A-Z][\w:/]*=|$)")  # a path may contain blanks
 _PREFIX = re.compile(r"^(sbatch: )?(error: |fatal: )?(Batch job submission failed: |allocation failure: )?")
 _UNKNOWN = re.compile(r"Invalid job id", re.IGNORECASE)
+MUNGE = "unge"  # in complaints; munge is this machine's, and nobody restarts it
+START_MUNGE = "start munge on this machine: `systemctl start munge`"
 # part of a refusal by sbatch → what to type; the first part that fits
 REMEDIES = {
     r"^(Assoc|QOS)\w+$": "a limit of your account or QOS; `sacctmgr show associations user=$USER` lists the limits",
@@ -58,7 +60,7 @@ REMEDIES = {
     "generic resource|gres": "`sinfo -o '%P %G'` lists them",
     "time limit": "`sinfo -o '%P %l'` shows the limits; set a smaller time_limit_s in the target",
     "node config|node count": "`sinfo -o '%P %D %c %m %G'` shows what the nodes have",
-    "munge|authentication|credential": "start munge on this machine: `systemctl start munge`",
+    "munge|authentication|credential": START_MUNGE,
     "could not establish a configuration|slurm.conf": "set SLURM_CONF to the path of slurm.conf",
 }
 
@@ -104,8 +106,10 @@ def read_job(job_id: int) -> JobState | None:
 
 
 def find_jobs(name: str) -> list[JobState]:
-    """Return this user's jobs of that name that SLURM still knows. Raises NotAnswering, LaunchError."""
+    """Return this user's jobs of that name that SLURM still knows. Raises NotAnswering, LaunchError without munge."""
     code, said, complaint = call(["squeue", "--me", "--noheader", "--states=all", f"--name={name}", "--format=%A"])
+    if code and MUNGE in complaint:
+        raise LaunchError(f"{_last_line(complaint)}; {START_MUNGE}")
     if code:
         raise NotAnswering(f"SLURM does not answer: {_last_line(complaint)}")
     return [job for number in said.split() if (job := read_job(int(number))) is not None]
@@ -125,7 +129,7 @@ def submit(options: Sequence[str], script: str, environment: Mapping[str, str], 
             code, said, complaint = 1, "", f"timed out: {error}"
         if code == 0:
             return int(said.strip().splitlines()[-1].partition(";")[0])
-        if not _OUTAGE.search(complaint) or "unge" in complaint:  # munge is this machine's, and nobody restarts it
+        if not _OUTAGE.search(complaint) or MUNGE in complaint:
             raise Refused(explain_refusal(complaint))
         for job in retry_outages(lambda: find_jobs(name)):
             if job.output == output:
