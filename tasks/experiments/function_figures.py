@@ -113,13 +113,16 @@ def sizes_of(rows: Sequence[Row]) -> list[float]:
     """Return the size to which each result's difference is relative.
 
     An array of a group (all weights, all first moments) has its own norm and a share of the group's: a gradient that is
-    0 in exact arithmetic is noise of 1e-17 in float64, and noise differs.
+    0 in exact arithmetic is noise of 1e-17 in float64, and noise differs. A metric has its larger value's size: an
+    auxiliary loss that only the candidate computes differs by 100 %.
     """
     groups: dict[str, float] = defaultdict(float)
     for row in rows:
         groups[_group(row)] = hypot(groups[_group(row)], row["norm"])
     return [
-        (row["norm"] + (GROUP_SHARE * groups[_group(row)] if _group(row) != "metric" else LEAST_METRIC)) or 1.0
+        max(row["norm"], row["float64"] - row["norm"]) + LEAST_METRIC
+        if _group(row) == "metric"
+        else (row["norm"] + GROUP_SHARE * groups[_group(row)]) or 1.0
         for row in rows
     ]
 

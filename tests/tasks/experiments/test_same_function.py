@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.experiments.function_figures import sizes_of
 from tasks.experiments.same_function import compare_functions
 from tasks.records import FunctionComparison, RunPlan
 
@@ -68,6 +69,12 @@ def test_a_changed_momentum_shows_at_the_second_step(
     before = (tmp_path / "function" / "function.json").stat().st_mtime_ns
     assert compare(change) == found
     assert (tmp_path / "function" / "function.json").stat().st_mtime_ns == before
+
+
+def test_a_metric_that_only_the_candidate_computes_differs_by_all_of_it() -> None:
+    """MaxText lost its experts' balancing loss in scanned layers: 0, and 0.022 after the repair."""
+    (size,) = sizes_of([{"role": "metric", "meaning": "moe_lb_loss", "norm": 0.0, "float64": 0.022}])
+    assert 0.9 < 0.022 / size <= 1
 
 
 def test_an_arm_that_does_not_train_is_named(plan_of: Planned, tmp_path: Path) -> None:
