@@ -15,6 +15,7 @@ from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
 from tasks.store.directories import config_text
 
+BEFORE_LOG = "before.log"  # of the run that is resumed
 OWN_FOLDER = "run"  # subfolder for the files that the trainer writes
 
 
@@ -28,6 +29,8 @@ def observe_arm(
     profile: tuple[int, int] | None = None,
     batches: int = 1,
     automatic_gradients: bool = False,
+    skipped: int = 0,
+    before: RunPlan | None = None,
 ) -> Observation:
     """Run the plan's command until its step is recorded and profiled; return the record of the step's first call.
 
@@ -36,6 +39,8 @@ def observe_arm(
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
     tensors: evaluate the call `evaluated` operation by operation. profile: first and last call to profile. Calls count
     from 0. batches: number of calls whose batches are stored. automatic_gradients: without `jax.custom_vjp`.
+    skipped: number of calls before the first one that counts. before: a plan with the same run folder, which is run
+    first: the observed command continues what it left there.
     If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
@@ -44,7 +49,17 @@ def observe_arm(
         shutil.rmtree(folder)
     moved = move_plan(plan, folder.absolute() / OWN_FOLDER)
     Path(moved.directory).mkdir(parents=True)
-    (Path(moved.directory) / "config.yml").write_text(config_text(moved), encoding="utf-8")
+    config = Path(moved.directory) / "config.yml"
+    if before is not None:
+        first = move_plan(before, folder.absolute() / OWN_FOLDER)
+        config.write_text(config_text(first), encoding="utf-8")
+        try:
+            run_to_end(first, folder / BEFORE_LOG)
+        except LaunchError as error:
+            return Observation(arm=plan.arm, notes=(f"the run that is resumed did not start: {error}",))
+        if code := read_exit_code(folder / BEFORE_LOG):
+            return Observation(arm=plan.arm, notes=(f"the run that is resumed ended with exit code {code}",))
+    config.write_text(config_text(moved), encoding="utf-8")
     own = prepare(
         folder.absolute(),
         moved.environment,
@@ -54,6 +69,7 @@ def observe_arm(
         profile=profile,
         batches=batches,
         automatic_gradients=automatic_gradients,
+        skipped=skipped,
     )
     if tensors:
         own["OPENBLAS_NUM_THREADS"] = "1"  # a second thread doubles the CPU time of small products

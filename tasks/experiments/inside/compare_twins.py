@@ -41,6 +41,7 @@ class Pair:
     right: str
     batch: str = "same"  # "reversed": the sequences in reverse order; "texts alone": a sequence per text
     parameters: dict[str, Any] = field(default_factory=dict)  # end of a name → {"stack" | "concatenate", "axis"}
+    exact: bool = False  # compare the recorded arguments, bit for bit, and run nothing
     planted: str = ""  # kind of change to plant into the right side's program
 
 
@@ -83,6 +84,8 @@ class Twins:
 
     def compare(self, pair: Pair) -> dict[str, Any]:
         """Return the measured differences of a pair. Raises ValueError with a sentence if it cannot be compared."""
+        if pair.exact:
+            return compare_arguments(RecordedStep(Path(pair.left)), RecordedStep(Path(pair.right)))
         step, results = self.run_left(pair.left)
         right = Wide(pair.right, pair.planted)
         own = right.step
@@ -117,6 +120,28 @@ class Twins:
         unmatched = [f"left: {slot.meaning}" for n, slot in enumerate(step.outputs) if n not in used]
         unmatched += [f"right: {slot.meaning}" for slot, one in zip(own.outputs, outputs, strict=True) if one is None]
         return {"states": states, "unmatched": unmatched, "change": right.change}
+
+
+def compare_arguments(left: RecordedStep, right: RecordedStep) -> dict[str, Any]:
+    """Return for each argument of both steps the number of values whose bits differ."""
+    sides = [
+        {(slot.role, slot.meaning): (slot, value) for slot, value in zip(one.inputs, one.first, strict=True)}
+        for one in (left, right)
+    ]
+    rows = []
+    for key in sides[0].keys() & sides[1].keys():
+        (slot, ours), (_, theirs) = (side[key] for side in sides)
+        different = ours.size if ours.shape != theirs.shape else _count_different(ours, theirs)
+        row = {"role": slot.role, "meaning": slot.meaning, "size": int(ours.size), "type": slot.type, "norm": None}
+        rows.append(row | {"different": int(different)})
+    unmatched = [f"{name}: {key[1]}" for name, one, other in (("left", *sides), ("right", *sides[::-1]))
+                 for key in one.keys() - other.keys()]  # fmt: skip
+    return {"states": [{"state": "resumed", "results": rows}], "unmatched": unmatched, "exact": True}
+
+
+def _count_different(left: Any, right: Any) -> int:
+    pairs = (np.ascontiguousarray(one).view(np.uint8).reshape(one.size, -1) for one in (left, right))
+    return int(np.any(np.not_equal(*pairs), axis=1).sum())
 
 
 def arrange(batch: str, step: RecordedStep, values: list[Any], own: RecordedStep) -> list[Any]:

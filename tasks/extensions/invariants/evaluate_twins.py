@@ -41,6 +41,8 @@ class Side(NamedTuple):
     plan: RunPlan
     folder: Path
     automatic: bool = False  # without custom gradients
+    skipped: int = 0  # calls of the step before the recorded one
+    before: RunPlan | None = None  # the run that is resumed
 
 
 def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _: None) -> Iterator[TwinResult]:
@@ -79,7 +81,23 @@ def sides_of(pair: TwinPair, folder: Path) -> tuple[Side, Side]:
     left, right = (Side(plan, folder / RECORDED / plan.identity) for plan in pair.plans)
     if pair.twin.gradients == "automatic":
         right = Side(right.plan, right.folder.with_name(f"{right.folder.name}-automatic"), automatic=True)
+    if (steps := pair.twin.resume) is not None:
+        left = left._replace(folder=left.folder.with_name(f"{left.folder.name}-step-{steps}"), skipped=steps)
+        stopped = end_after(right.plan, steps)
+        right = right._replace(folder=right.folder.with_name(f"{right.folder.name}-resumed-{steps}"), before=stopped)
     return left, right
+
+
+def end_after(plan: RunPlan, steps: int) -> RunPlan:
+    """Return a plan of the same run that ends after some steps."""
+    argv = tuple(f"steps={steps}" if word.startswith("steps=") else word for word in plan.argv)
+    return plan.model_copy(update={"argv": argv, "config": plan.config | {"steps": steps}})
+
+
+def with_flags(plan: RunPlan) -> RunPlan:
+    """Return a plan whose program is compiled quickly."""
+    flags = f"{plan.environment.get('XLA_FLAGS', '')} {QUICKLY}".strip()
+    return plan.model_copy(update={"environment": {**plan.environment, "XLA_FLAGS": flags}})
 
 
 def record_side(side: Side) -> Observation:
@@ -87,9 +105,15 @@ def record_side(side: Side) -> Observation:
     identity = side.folder / IDENTITY
     if identity.is_file() and identity.read_text(encoding="utf-8") == side.plan.identity:
         return read_observation(side.folder, side.plan.arm)
-    flags = f"{side.plan.environment.get('XLA_FLAGS', '')} {QUICKLY}".strip()
-    plan = side.plan.model_copy(update={"environment": {**side.plan.environment, "XLA_FLAGS": flags}})
-    found = observe_arm(plan, side.folder, tensors=False, batches=BATCHES, automatic_gradients=side.automatic)
+    found = observe_arm(
+        with_flags(side.plan),
+        side.folder,
+        tensors=False,
+        batches=BATCHES,
+        automatic_gradients=side.automatic,
+        skipped=side.skipped,
+        before=with_flags(side.before) if side.before else None,
+    )
     if found.step is not None:
         write_atomically(identity, side.plan.identity)
     return found
@@ -128,6 +152,7 @@ def compare_recorded(
     files, settings = [], []
     for (pair, (left, right)), change in product(wanted, planted):
         own = {"left": str(left.folder), "right": str(right.folder), "batch": pair.twin.batch, "planted": change}
+        own |= {"exact": pair.twin.resume is not None}
         own["parameters"] = {end: how.model_dump() for end, how in pair.twin.parameters.items()}  # type: ignore[assignment]
         result = folder / COMPARED / f"{hash_identity(own)}.json"
         files.append(result)

@@ -12,6 +12,7 @@ from tasks.records.text import counted
 
 EXACT = 1e-11  # distance to factor · left, relative to the result, up to which the factor is exact
 MAX_GAPS = 6
+ORDER = ("random numbers", "data", "counter", "parameter", "optimizer", "other")  # causes before consequences
 NO_KERNEL = "no interpreter for this kernel on a CPU"
 
 type Row = Mapping[str, Any]
@@ -22,6 +23,8 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
     if "error" in measured:
         return answer(twin, case, "not evaluated", measured["error"], seconds=measured.get("seconds", 0.0))
     states = [(one["state"], one["results"]) for one in measured["states"]]
+    if measured.get("exact"):
+        return _judge_exact(twin, case, measured)
     if broken := next((row for _, rows in states for row in rows if _is_broken(row)), None):
         return answer(twin, case, "not evaluated", f"{broken['meaning']} is NaN or infinite in float64")
     changed = next((row for _, rows in states for row in rows if row.get("different") and _counts(row)), None)
@@ -42,6 +45,24 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
     shown = sorted((gap for gap in beyond if gap.state == first), key=lambda gap: -gap.float64)
     facts["gaps"] = tuple(shown[:MAX_GAPS])
     return answer(twin, case, "another", _say(facts["gradients"], shown, changed), **facts)
+
+
+def _judge_exact(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult:
+    """Return the answer of a resumed run: every argument of its first step is equal bit for bit, or not."""
+    rows, lost = measured["states"][0]["results"], measured.get("unmatched", ())
+    seconds = measured.get("seconds", 0.0)
+    different = sorted((row for row in rows if row["different"]), key=lambda row: ORDER.index(_kind_of(row)))
+    if not different and not lost:
+        text = f"{len(rows)} arguments of the next step are equal in every bit"
+        return answer(twin, case, "same", text, results=len(rows), gap=0.0, seconds=seconds)
+    names = [f"{row['role']} {row['meaning']}" for row in different] + list(lost)
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    text = f"{len(names)} of {len(rows)} arguments of the next step differ: {', '.join(names[:2])}{more}"
+    return answer(twin, case, "another", text, results=len(rows), seconds=seconds)
+
+
+def _kind_of(row: Row) -> str:
+    return row["role"] if row["role"] in ORDER else ORDER[-1]
 
 
 def answer(twin: Twin, case: str, word: TwinAnswer, sentence: str, **facts: Any) -> TwinResult:

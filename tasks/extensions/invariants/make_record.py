@@ -56,7 +56,11 @@ def make_record(
     results = [found[pair.twin.name, pair.case] for pair in pairs]
     planted: list[Planted] = []
     if prove:
-        held = [by_name[one.twin, one.case] for one in results if one.answer == "same"]
+        held = [
+            by_name[one.twin, one.case]
+            for one in results
+            if one.answer == "same" and not by_name[one.twin, one.case].twin.resume
+        ]
         planted = list(plant_changes(held[:MAX_PROVED], folder, say))
     version = name_trainer(trainer, request)
     created = datetime.now(UTC).isoformat(timespec="seconds")
@@ -81,7 +85,7 @@ def find_first(pair: TwinPair, folder: Path) -> str:
     Starts both sides once more, and evaluates their steps operation by operation.
     """
     assert pair.plans is not None
-    if pair.twin.gradients != "own" or pair.twin.batch != "same":
+    if pair.twin.is_about_more:
         return ""  # both sides are one program or one setting there
     own = folder / f"{pair.plans[0].identity}-{pair.plans[1].identity}"
     explanation = explain_plans(pair.plans, ("left", "right"), own)

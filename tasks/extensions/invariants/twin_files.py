@@ -60,6 +60,7 @@ class Twin(Frozen):
     parameters: dict[str, Joined] = {}  # end of an array's name on the right side → how it is made
     batch: Literal["same", "reversed", "texts alone"] = "same"  # the right side's batch, made from the left side's
     gradients: Literal["own", "automatic"] = "own"  # of the right side; automatic: JAX's, without custom_vjp
+    resume: Annotated[int, Field(ge=1)] | None = None  # the right side stops after so many steps, and is resumed
     # a custom program
     command: tuple[str, ...] = ()
     folder: str = "."
@@ -71,13 +72,18 @@ class Twin(Frozen):
         """The settings of both sides."""
         return self.left, self.right
 
+    @property
+    def is_about_more(self) -> bool:
+        """Whether the sides differ in more than their settings."""
+        return self.batch != "same" or self.gradients != "own" or self.resume is not None
+
     @model_validator(mode="after")
     def _check_sides(self) -> Self:
         if ("command" in self.trainers) != bool(self.command) or (self.command and len(self.trainers) > 1):
             raise ValueError(
                 "command is for `trainers: [command]`: the program's words, before those of left and right"
             )
-        if self.left == self.right and self.batch == "same" and self.gradients == "own":
+        if self.left == self.right and not self.is_about_more:
             raise ValueError("left and right are equal: set what differs, in one of them")
         if any(isinstance(side, tuple) != bool(self.command) for side in self.sides if side):
             raise ValueError("left and right are key: value, or lists of words if there is a command")

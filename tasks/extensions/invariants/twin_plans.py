@@ -129,7 +129,7 @@ def _plan_pair(request: TwinRequest, trainer: Trainer, twin: Twin, case: str, ou
             case=case, arm=side, repeat=0, out=out,
         )  # fmt: skip
         plans.append(_with_words(plan, more))
-    if plans[0].identity == plans[1].identity and twin.batch == "same" and twin.gradients == "own":
+    if plans[0].identity == plans[1].identity and not twin.is_about_more:
         return TwinPair(twin=twin, case=case, why_not="both sides are one setting in this case")
     return TwinPair(twin=twin, case=case, plans=(plans[0], plans[1]))
 

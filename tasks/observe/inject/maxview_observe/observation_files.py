@@ -111,6 +111,7 @@ class Settings:
     start: Path | None = None  # the other arm's `folder`: the arguments in it replace this arm's arguments
     profile: tuple[int, int] | None = None  # first and last call to profile, counted from 0; None: no profile
     batches: int = 1  # number of calls whose batches are stored; the first call's is in ARGUMENTS
+    skipped: int = 0  # calls of the step before the first one that counts
     automatic_gradients: bool = False  # differentiate functions with `jax.custom_vjp` as if they had none
 
 

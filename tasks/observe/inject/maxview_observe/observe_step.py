@@ -35,7 +35,7 @@ class StepObserver:
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder)
-        self.calls, self.busy = 0, False
+        self.calls, self.skipped, self.busy = 0, 0, False
         self.compiled: Any = None
         self.is_whole = False  # whether this process holds all parts of the arguments
         self.jit = jax.jit
@@ -65,6 +65,10 @@ class StepObserver:
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
         if not self.finder.accept(call):
+            args, kwargs = call.rebuild()
+            return go_on(*args, **kwargs)
+        if self.skipped < self.settings.skipped:
+            self.skipped += 1
             args, kwargs = call.rebuild()
             return go_on(*args, **kwargs)
         number, self.calls = self.calls, self.calls + 1
