@@ -9,6 +9,7 @@ were compared last. All older results are in segments, files of SEGMENT results 
 more result costs the same in a store of three hundred and of a hundred thousand.
 """
 
+import math
 import re
 import textwrap
 from collections import Counter
@@ -31,14 +32,13 @@ HISTORY = "history.html"
 MARK = '<meta name="generator" content="maxview">'  # pages without it are not maxview's and are not replaced
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 FOLDER = "index"  # of the segments
-NIGHTS = 5  # number of the latest nights that the index keeps
+NIGHTS = 14  # number of the latest nights that the index keeps
+TOLD_NIGHTS = 2  # number of the latest nights whose cells have headlines
 SEGMENT = 200  # results in a segment
 OPEN = 40  # results that stay in the index when the others move into a segment
-MAX_COLUMNS = 12  # largest number of pairs in the matrix: the pairs with the newest results
-MAX_TREND_RESULTS = 14  # latest results of a case and pair in a trend
+MAX_PAIRS = 12  # largest number of pairs on the page: the pairs with the newest results
 MAX_HEADLINE_LENGTH = 120  # characters of a headline or of a quarantine's reason
 MAX_NIGHT_HEADLINE = 300  # characters of a headline in the cell of a night
-TREND = STEP_TIME.name  # the metric whose ratio candidate / baseline is drawn as a trend
 AT_ONCE = 100  # records in memory at once while the index is rebuilt
 
 type Outcome = Verdict | Literal["died"]
@@ -66,7 +66,9 @@ class IndexedComparison(Frozen):
     baseline: str  # the ref or the arm, without its commit
     candidate: str
     died: bool = False  # whether an arm died
-    ratio: float | None = None  # candidate / baseline of the steady step time
+    effect: float | None = None  # of the step time: candidate / baseline − 1
+    interval: tuple[float, float] | None = None  # ends of the 99 % interval of the effect
+    allowed: float | None = None  # threshold of the effect
 
     @property
     def outcome(self) -> Outcome:
@@ -145,13 +147,6 @@ class Segment(NamedTuple):
         return f"{FOLDER}/{self.digest}.js"
 
 
-class PairCase(Frozen):
-    """The results of one case of one pair."""
-
-    newest: IndexedComparison
-    ratios: tuple[float | None, ...]  # of up to MAX_TREND_RESULTS results, the newest last
-
-
 class IndexedCell(Frozen):
     """One cell of a night's matrix."""
 
@@ -179,11 +174,13 @@ class StoreIndex(PackedResults):
     """Everything on the index page. `comparisons` are the results that are in no segment."""
 
     segments: tuple[Segment, ...] = ()  # newest first
-    matrix: tuple[PairCase, ...] = ()  # of up to MAX_COLUMNS pairs, the pair with the newest result first
+    # the newest result of each case, of up to MAX_PAIRS pairs, the pair with the newest result first
+    matrix: tuple[IndexedComparison, ...] = ()
     counts: dict[Outcome, int] = {}  # of all results
     targets: tuple[str, ...] = ()  # of all results
     nights: tuple[IndexedNight, ...] = ()  # newest first
     history: bool = False  # whether history.html exists
+    invariants: str = ""  # path of the newest page of invariants inside the store; empty without one
     unread: tuple[str, ...] = ()  # of the last rebuild: names of unreadable records, or error messages
 
     @property
@@ -194,22 +191,16 @@ class StoreIndex(PackedResults):
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs of the matrix, the pair with the newest result first."""
-        return tuple(dict.fromkeys(cell.newest.pair for cell in self.matrix))
+        return tuple(dict.fromkeys(item.pair for item in self.matrix))
 
     @field_serializer("matrix")
-    def _cells(self, matrix: tuple[PairCase, ...]) -> dict[str, Any]:
-        return {"newest": pack([cell.newest for cell in matrix]), "ratios": [cell.ratios for cell in matrix]}
+    def _cells(self, matrix: tuple[IndexedComparison, ...]) -> dict[str, Any]:
+        return pack(matrix)
 
     @field_validator("matrix", mode="before")
     @classmethod
     def _of_cells(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        try:
-            cells = zip(unpack(value["newest"]), value["ratios"], strict=True)
-        except (LookupError, TypeError) as error:
-            raise ValueError("no cells of a matrix") from error
-        return [{"newest": newest, "ratios": ratios} for newest, ratios in cells]
+        return unpack(value)
 
 
 def count(
@@ -223,34 +214,41 @@ def count(
     return index.model_copy(update={"counts": dict(+counts), "targets": tuple(targets)})
 
 
-def place_cells(index: StoreIndex, cells: Iterable[PairCase]) -> StoreIndex:
-    """Return the index with these cells in its matrix, which replace cells of the same case and pair if newer."""
-    known = {(cell.newest.pair, cell.newest.case): cell for cell in index.matrix}
-    for cell in cells:
-        before = known.get(key := (cell.newest.pair, cell.newest.case))
-        if before is None or before.newest.created <= cell.newest.created:
-            known[key] = cell
+def place_newest(index: StoreIndex, results: Iterable[IndexedComparison]) -> StoreIndex:
+    """Return the index with these results in its matrix, unless it has newer ones of the same case and pair."""
+    known = {(item.pair, item.case): item for item in index.matrix}
+    for item in results:
+        before = known.get((item.pair, item.case))
+        if before is None or before.created <= item.created:
+            known[item.pair, item.case] = item
     last: dict[Pair, str] = {}
-    for cell in known.values():
-        last[cell.newest.pair] = max(cell.newest.created, last.get(cell.newest.pair, ""))
-    shown = sorted(last, key=lambda pair: (last[pair], pair), reverse=True)[:MAX_COLUMNS]
-    kept = [cell for cell in known.values() if cell.newest.pair in shown]
-    kept.sort(key=lambda cell: (shown.index(cell.newest.pair), cell.newest.case))
+    for item in known.values():
+        last[item.pair] = max(item.created, last.get(item.pair, ""))
+    shown = sorted(last, key=lambda pair: (last[pair], pair), reverse=True)[:MAX_PAIRS]
+    kept = [item for item in known.values() if item.pair in shown]
+    kept.sort(key=lambda item: (shown.index(item.pair), item.case))
     return index.model_copy(update={"matrix": tuple(kept)})
 
 
 def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     """Return the result of a comparison as the index contains it."""
-    row = next((row for row in record.rows if row.metric == TREND), None)
-    both = row is not None and row.baseline and row.candidate is not None
+    row = next((row for row in record.rows if row.metric == STEP_TIME.name), None)
+    allowed = abs(row.threshold / row.baseline) if row and row.threshold is not None and row.baseline else None
+    low, high = (_round(row.effect_low), _round(row.effect_high)) if row else (None, None)
     return IndexedComparison(
         **record.model_dump(include={"comparison", "case", "id", "target", "created", "verdict"}),
         headline=shorten_headline(record.headline),
         baseline=record.baseline.ref,
         candidate=record.candidate.ref,
         died=record.has_died,
-        ratio=float(f"{row.candidate / row.baseline:.4g}") if both else None,  # type: ignore[union-attr,operator]
+        effect=_round(row.effect) if row else None,
+        interval=(low, high) if low is not None and high is not None else None,
+        allowed=_round(allowed),
     )
+
+
+def _round(share: float | None) -> float | None:
+    return None if share is None or not math.isfinite(share) else float(f"{share:.3g}")
 
 
 def shorten_headline(headline: str, longest: int = MAX_HEADLINE_LENGTH) -> str:
@@ -269,7 +267,13 @@ def place_nights(index: StoreIndex, records: Iterable[NightRecord]) -> StoreInde
     """Return the index with these nights, and the NIGHTS nights that ended last of all."""
     nights = {night.id: night for night in (*index.nights, *map(_indexed, records))}.values()
     last = sorted(nights, key=lambda night: night.ended, reverse=True)[:NIGHTS]
-    return index.model_copy(update={"nights": tuple(last)})
+    told, quiet = last[:TOLD_NIGHTS], last[TOLD_NIGHTS:]
+    return index.model_copy(update={"nights": (*told, *map(_without_words, quiet))})
+
+
+def _without_words(night: IndexedNight) -> IndexedNight:
+    cells = (cell.model_copy(update={"headline": "", "owner": ""}) for cell in night.cells)
+    return night.model_copy(update={"cells": tuple(cells), "changes": ()})
 
 
 def _indexed(record: NightRecord) -> IndexedNight:
@@ -335,13 +339,5 @@ def index_results(results: Iterable[IndexedComparison]) -> StoreIndex:
     """Return an index of these results, without segments."""
     found = in_order(results)
     index = count(StoreIndex(comparisons=found), found)
-    by_place: dict[tuple[Pair, str], list[IndexedComparison]] = {}
-    for item in found:
-        by_place.setdefault((item.pair, item.case), []).append(item)
-    return place_cells(index, map(make_cell, by_place.values()))
-
-
-def make_cell(newest_first: Sequence[IndexedComparison]) -> PairCase:
-    """Return the cell of the results of one case and pair."""
-    ratios = [item.ratio for item in newest_first[:MAX_TREND_RESULTS]]
-    return PairCase(newest=newest_first[0], ratios=tuple(ratios[::-1]))
+    newest = {(item.pair, item.case): item for item in reversed(found)}
+    return place_newest(index, newest.values())

@@ -1,8 +1,8 @@
 """Renders the index page of a store, and updates it while other processes may update it too.
 
 A named comparison, such as `linen-vs-nnx`, is a file in configs/comparisons. A result is the outcome of one comparison
-of one case (`IndexedComparison`). A pair (`Pair`) is a named comparison with both refs and a target: a column of the
-matrix. A night is one run of `maxview nightly`; its cells are the cases of its named comparisons (`IndexedCell`).
+of one case (`IndexedComparison`). A pair (`Pair`) is a named comparison with both refs and a target. A night is one run
+of `maxview nightly`; its cells are the cases of its named comparisons (`IndexedCell`).
 """
 
 import logging
@@ -19,12 +19,13 @@ from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.publish.content import verdict_words
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.verdict_words import WORST_FIRST, Outcome, first_clauses
+from tasks.publish.site.forest import draw_forest
 from tasks.publish.site.index import (
     DATA,
     FIELDS,
     HISTORY,
     MARK,
-    MAX_COLUMNS,
+    MAX_PAIRS,
     PAGE,
     IndexedCell,
     IndexedComparison,
@@ -35,9 +36,8 @@ from tasks.publish.site.index import (
     gather_index,
     in_order,
     index_comparison,
-    make_cell,
     parse_index,
-    place_cells,
+    place_newest,
     place_nights,
 )
 from tasks.publish.site.index_files import (
@@ -131,9 +131,7 @@ def add_results(results: Iterable[IndexedComparison], earlier: Mapping[tuple[str
             own = [item for item in added if item.pair == pair]
             listed = add_to_pair(store, pair, own, index.nights)
             cases = {item.case for item in (own if pair in shown else listed)}
-            index = place_cells(
-                index, [make_cell([item for item in listed if item.case == case]) for case in sorted(cases)]
-            )
+            index = place_newest(index, [item for item in reversed(listed) if item.case in cases])
         return index
 
     return change
@@ -158,6 +156,11 @@ def add_history(index: StoreIndex, store: Store) -> StoreIndex:
     return index.model_copy(update={"history": True})
 
 
+def add_invariants(page: str) -> Change:
+    """Return a change that links the page of invariants with this path inside the store."""
+    return lambda index, _: index.model_copy(update={"invariants": page})
+
+
 def publish_night(store: Store, record: NightRecord) -> None:
     """Add the night to the index page."""
     update_index(store, add_nights([record]))
@@ -179,7 +182,7 @@ def link_home(store: Store, depth: int = 0) -> str:
 
 def render_index(index: StoreIndex, store: Store) -> str:
     """Return the HTML of the index page, which contains the index as JSON."""
-    shown = sorted(index.pairs, key=lambda pair: -sum(cell.newest.pair == pair for cell in index.matrix))
+    shown = sorted(index.pairs, key=lambda pair: -sum(item.pair == pair for item in index.matrix))
     last = index.nights[0] if index.nights else None
     page = (
         _environment()
@@ -188,9 +191,9 @@ def render_index(index: StoreIndex, store: Store) -> str:
             link=store.link_from_page,
             out=shlex.join(out_option(store.address)),
             index=index,
-            pairs=shown,
-            is_full=len(shown) == MAX_COLUMNS,
-            cases=_matrix(index),
+            pairs={pair: [one for one in enumerate(index.matrix) if one[1].pair == pair] for pair in shown},
+            is_full=len(shown) == MAX_PAIRS,
+            forest=draw_forest(index.matrix),
             newest=index.comparisons[:LISTED],
             fields=(*Pair._fields, *FIELDS),
             signs={word: verdict_words.OUTCOMES[word].sign for word in SHOWN},
@@ -200,8 +203,10 @@ def render_index(index: StoreIndex, store: Store) -> str:
             tally=tally(last.cells) if last else [],
             quarantined={(cell.comparison, cell.case) for cell in last.cells if cell.quarantine} if last else set(),
             other_changes=_other_changes(last) if last else [],
-            nights=[(night, *_night(night.cells)) for night in index.nights],
-            history=HISTORY if index.history else "",
+            nights=index.nights,
+            heat=_heat_maps(index.nights),
+            history=store.link_from_page(HISTORY) if index.history else "",
+            invariants=store.link_from_page(index.invariants) if index.invariants else "",
             mark=Markup(MARK),
             data=index.model_dump(mode="json"),
             home="",
@@ -221,37 +226,6 @@ def render_not_found() -> str:
 @cache
 def _environment() -> Environment:
     return make_environment(words=verdict_words, why=_why, format_moment=verdict_words.format_moment)
-
-
-# a cell's index in StoreIndex.matrix, the newest result, and the trend as points and in words
-type MatrixEntry = tuple[int, IndexedComparison, str, str]
-
-
-def _matrix(index: StoreIndex) -> dict[str, dict[Pair, MatrixEntry]]:
-    """Return case → pair → the newest result, with the trend."""
-    rows: dict[str, dict[Pair, MatrixEntry]] = {
-        case: {} for case in sorted({cell.newest.case for cell in index.matrix})
-    }
-    for place, cell in enumerate(index.matrix):
-        ratios = list(cell.ratios)
-        rows[cell.newest.case][cell.newest.pair] = place, cell.newest, draw_trend(ratios), describe_trend(ratios)
-    return rows
-
-
-def draw_trend(ratios: list[float | None]) -> str:
-    """Return the `points` of an SVG polyline of 64 × 16 px; up is slower. Empty with fewer than two known ratios."""
-    known = [(place, ratio) for place, ratio in enumerate(ratios) if ratio is not None]
-    if len(known) < 2:
-        return ""
-    half_range = max(MIN_HALF_RANGE, *(abs(ratio - 1) for _, ratio in known))
-    step = 60 / (len(ratios) - 1)
-    return " ".join(f"{2 + place * step:.1f},{8 - 6 * (ratio - 1) / half_range:.1f}" for place, ratio in known)
-
-
-def describe_trend(ratios: list[float | None]) -> str:
-    """Return a text with the first and the last known ratio as changes in percent; empty if no ratio is known."""
-    known = [f"{100 * (ratio - 1):+.1f} %" for ratio in ratios if ratio is not None]
-    return f"{known[0]} at first, {known[-1]} last, of {len(known)} comparisons" if known else ""
 
 
 def _why(item: IndexedComparison) -> str:
@@ -305,10 +279,18 @@ def find_states(nights: Sequence[IndexedNight]) -> dict[str, list[IndexedCell]]:
     }
 
 
-def _night(cells: tuple[IndexedCell, ...]) -> tuple[list[str], dict[str, dict[str, IndexedCell]]]:
-    """Return the named comparisons of a night, and case → named comparison → cell."""
-    comparisons = list(dict.fromkeys(cell.comparison for cell in cells))
-    rows: dict[str, dict[str, IndexedCell]] = {}
-    for cell in cells:
-        rows.setdefault(cell.case, {})[cell.comparison] = cell
-    return comparisons, rows
+# (named comparison, case) → night → cell
+type HeatMap = dict[tuple[str, str], dict[str, IndexedCell]]
+
+
+def _heat_maps(nights: Sequence[IndexedNight]) -> list[tuple[str, list[IndexedNight], HeatMap]]:
+    """Return (target, its nights, the newest first, and their cells) per target, that of the newest night first."""
+    maps: list[tuple[str, list[IndexedNight], HeatMap]] = []
+    for target in dict.fromkeys(night.target for night in nights):
+        own = [night for night in nights if night.target == target]
+        rows: HeatMap = {}
+        for night in own:
+            for cell in night.cells:
+                rows.setdefault((cell.comparison, cell.case), {})[night.id] = cell
+        maps.append((target, own, rows))
+    return maps

@@ -7,7 +7,7 @@ from pathlib import Path
 from tasks.extensions.invariants.describe_invariants import show_cell
 from tasks.extensions.invariants.twin_records import MARKS, InvariantsRecord, TwinResult
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.site.index_page import link_home
+from tasks.publish.site.index_page import add_invariants, link_home, update_index
 from tasks.records.function import show_share
 from tasks.store import Store, check_name, write_atomically
 
@@ -42,6 +42,7 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
     )
     page = write_atomically(folder / "index.html", html)
     store.push(folder)
+    update_index(store, add_invariants(page.relative_to(store.path).as_posix()))
     return record, page
 
 

@@ -4,7 +4,7 @@ if (list) {
   const { base, fields, signs } = list.dataset, signOf = JSON.parse(signs), names = fields.split(" ");
   const DATA = JSON.parse(byId("data").textContent);
   const items = [], total = Object.values(DATA.counts).reduce((sum, n) => sum + n, 0);
-  const cells = unpack(DATA.matrix.newest, names), cellsOf = all("[data-item]");
+  const cells = unpack(DATA.matrix, names), cellsOf = all("[data-item]");
   const PAGE = matchMedia("(max-width: 66rem)").matches ? 12 : 40; // a row of a phone is as high as four
   const AT_ONCE = 8, heads = [...list.tHead.rows[0].cells], pattern = list.tBodies[0].rows[0].cloneNode(true);
   let segments = [...DATA.segments], shown = PAGE, order = "", sign = 0, want = {}, found = [], loading = false, broken = false;
@@ -63,6 +63,7 @@ if (list) {
   const apply = () => {
     found = items.filter(fits);
     show();
+    if (isFiltered() || sign) byId("all").open = true;
     for (const night of all(".night")) night.hidden = (want.target && night.dataset.target !== want.target) || night.dataset.ended < want.since;
     for (const row of all("#nights tbody tr, .changes li")) row.hidden = !holds(row.textContent, `${want.find} ${want.verdict}`);
     for (const cell of cellsOf) cell.classList.toggle("off", !fits(cells[cell.dataset.item]));
@@ -72,6 +73,7 @@ if (list) {
   items.push(...unpack(DATA.comparisons, names));
   sortBy(heads, (column, up) => { [order, sign] = [heads[column].dataset.sort, up]; apply(); });
   filterBy((values) => { [want, shown] = [values, PAGE]; apply(); });
+  if (location.hash === "#compared") byId("all").open = true;
   byId("more").addEventListener("click", () => { shown += PAGE; apply(); });
   document.documentElement.dataset.ready = "yes";
 }

@@ -16,11 +16,12 @@ from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import (
     HISTORY,
-    MAX_COLUMNS,
+    MAX_PAIRS,
     NIGHTS,
     OPEN,
     PAGE,
     SEGMENT,
+    TOLD_NIGHTS,
     IndexedCell,
     IndexedComparison,
     IndexedNight,
@@ -95,7 +96,7 @@ def test_no_comparison_is_ever_dropped(store: Store, record_002: ComparisonRecor
     assert record_002.headline in page
 
 
-def test_each_pair_of_refs_has_a_column_with_its_newest_verdict(store: Store, record_002: ComparisonRecord) -> None:
+def test_each_pair_of_refs_has_rows_with_its_newest_verdicts(store: Store, record_002: ComparisonRecord) -> None:
     def of_branch(ref: str, id: str, verdict: str) -> ComparisonRecord:
         candidate = record_002.candidate.model_copy(update={"label": f"{ref} · 574ad3fb9"})
         return compared(record_002, id=id, verdict=verdict, candidate=candidate, created=f"2026-11-2{id}T03")
@@ -108,15 +109,23 @@ def test_each_pair_of_refs_has_a_column_with_its_newest_verdict(store: Store, re
     assert re.findall(r"/([123])/index.html", matrix) == ["3", "2"]
 
 
-def test_the_last_nights_are_shown_as_matrices(store: Store) -> None:
+def test_the_last_nights_are_a_heat_map(store: Store) -> None:
     for day in (3, 1, 2):
         update_index(store, add_nights([night(day, "same", "failed")]))
     place = "/anywhere/out/comparisons/linen-vs-nnx/00_case/abc/index.html"
     update_index(store, add_nights([night(4, "regressed", page=place)]))
     assert [found.id for found in shown(store).nights] == [f"2026-11-{day:02}" for day in (4, 3, 2, 1)]
     assert shown(store).nights[0].cells[0].page == place.removeprefix("/anywhere/out/")
+    page = store.files.read(PAGE).decode()
+    heat = re.sub(r"<[^>]*>", " ", page[page.index('<table class="heat"') :].split("</table>")[0]).split()
+    assert " ".join(heat) == (
+        "cpu 11-04 11-03 11-02 11-01 00_case linen-vs-nnx ✗ regressed = same = same = same"
+        " 01_case linen-vs-nnx ✗ failed ✗ failed ✗ failed"
+    )
     update_index(store, add_nights([night(day, "same") for day in range(5, 20)]))
-    assert [found.id for found in shown(store).nights] == [f"2026-11-{day}" for day in range(19, 19 - NIGHTS, -1)]
+    last = shown(store).nights
+    assert [found.id for found in last] == [f"2026-11-{day:02}" for day in range(19, 19 - NIGHTS, -1)]
+    assert [found.cells[0].headline for found in last] == ["h"] * TOLD_NIGHTS + [""] * (NIGHTS - TOLD_NIGHTS)
 
 
 def test_concurrent_writers_keep_each_others_entries(store: Store, record_002: ComparisonRecord) -> None:
@@ -223,23 +232,21 @@ def test_a_result_that_is_published_again_is_counted_once(store: Store, record_0
     assert index.counts["improved"] == 1
     assert index.comparisons[0] == again
     assert store.files.stat(first.name) is None  # replaced by a segment without the result
-    assert [cell.newest for cell in index.matrix if cell.newest.case == again.case] == [again]
+    assert [item for item in index.matrix if item.case == again.case] == [again]
 
 
-def test_the_column_of_an_older_pair_comes_back_with_all_its_cases(store: Store, record_002: ComparisonRecord) -> None:
+def test_an_older_pair_comes_back_with_all_its_cases(store: Store, record_002: ComparisonRecord) -> None:
     def of(branch: int, case: str, day: int) -> IndexedComparison:
         item = index_comparison(compared(record_002, case=case, id=f"{branch:x}{day:x}{case}"))
         return item.model_copy(update={"candidate": f"b{branch}", "created": f"2026-11-{day:02}T03:00:00+00:00"})
 
     update_index(store, add_results([of(0, "a", 1), of(0, "b", 1)], {}))
-    update_index(store, add_results([of(branch, "a", 2) for branch in range(1, MAX_COLUMNS + 1)], {}))
-    assert "b0" not in {cell.newest.candidate for cell in shown(store).matrix}
+    update_index(store, add_results([of(branch, "a", 2) for branch in range(1, MAX_PAIRS + 1)], {}))
+    assert "b0" not in {item.candidate for item in shown(store).matrix}
     update_index(store, add_results([of(0, "a", 3)], {}))
     assert shown(store).pairs[0].candidate == "b0"
-    cells = [cell for cell in shown(store).matrix if cell.newest.candidate == "b0"]
-    assert [(cell.newest.case, cell.newest.created[8:10], len(cell.ratios)) for cell in cells] == [
-        ("a", "03", 2), ("b", "01", 1)
-    ]  # fmt: skip
+    items = [item for item in shown(store).matrix if item.candidate == "b0"]
+    assert [(item.case, item.created[8:10]) for item in items] == [("a", "03"), ("b", "01")]
 
 
 def test_a_missing_segment_is_reported_with_its_remedy(store: Store, record_002: ComparisonRecord) -> None:
