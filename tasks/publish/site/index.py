@@ -9,6 +9,7 @@ were compared last. All older results are in segments, files of SEGMENT results 
 more result costs the same in a store of three hundred and of a hundred thousand.
 """
 
+import json
 import math
 import re
 import textwrap
@@ -327,12 +328,21 @@ def gather_index(store: Store) -> StoreIndex:
                 found.append(index_comparison(ComparisonRecord.model_validate_json(data)))
             except ValidationError:
                 unread.append(name)
-    index = index_results(found).model_copy(update={"history": store.files.stat(HISTORY) is not None})
+    index = index_results(found).model_copy(
+        update={"history": store.files.stat(HISTORY) is not None, "invariants": _newest_invariants(store)}
+    )
     try:
         index = place_nights(index, read_records(store))
     except StoreError as error:
         unread.append(str(error))
     return index.model_copy(update={"unread": tuple(unread)})
+
+
+def _newest_invariants(store: Store) -> str:
+    """Return the path of the newest page of invariants inside the store; empty without one."""
+    names = [entry.name for entry in store.files.entries("invariants", "invariants/*/*/invariants.json")]
+    created = {name: json.loads(data).get("created", "") for name, data in store.files.read_many(names).items()}
+    return max(created, key=lambda name: created[name]).replace("invariants.json", "index.html") if created else ""
 
 
 def index_results(results: Iterable[IndexedComparison]) -> StoreIndex:
