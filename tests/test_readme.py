@@ -103,7 +103,8 @@ def test_every_command_is_listed() -> None:
     from flows.cli.app import app
 
     names = {name for name in app if not name.startswith("-")}
-    assert names == set(re.findall(r"^\| `maxview (\w+)", README, re.MULTILINE))
+    commands = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert names == set(re.findall(r"^\| `maxview (\w+)", commands, re.MULTILINE))
 
 
 def test_links_have_targets() -> None:
