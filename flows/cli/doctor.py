@@ -46,7 +46,8 @@ def examine(out: str, target: str | None, *, as_json: bool = False) -> int:
     for state, text in checks:
         console.print(f"{SIGNS[state]} {escape(text)}")
         worst = 2 if state == "missing" else worst
-    console.print("\nNext: maxview compare linen-vs-nnx" if not worst else "\nMend what is marked ✗ first.")
+    following = f"maxview compare linen-vs-nnx{f' --target {target}' if target else ''}"
+    console.print(f"\nNext: {following}" if not worst else "\nMend what is marked ✗ first.")
     return worst
 
 

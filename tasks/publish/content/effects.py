@@ -57,11 +57,12 @@ def _draw(row: MetricDiff, reach: float) -> EffectLine:
     effect, *interval = _effect_and_ends(row)
     ends = sorted(map(place, interval)) if len(interval) == 2 else (None, None)
     furthest = 100 * sign * threshold * reach  # the change at the right end, in percent
+    digits = ".0f" if abs(furthest) >= 100 else ".2g"  # no exponent
     return EffectLine(
         low=ends[0],
         high=ends[1],
         point=place(effect),
-        ends=(f"{-furthest:+.2g} %", f"{furthest:+.2g} % worse →"),
+        ends=(f"{-furthest:+{digits}} %", f"{furthest:+{digits}} % worse →"),
         words=f"the threshold, in grey, is ±{100 * threshold:.2g} %; worse is right",
         band=(min(place(-threshold), place(threshold)), max(place(-threshold), place(threshold))),
     )

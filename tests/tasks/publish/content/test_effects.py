@@ -55,3 +55,8 @@ def test_the_axis_says_in_percent_where_it_ends_and_which_side_is_worse(make_row
     drawn = draw_effects([noisy(make_row, "slower", 0.0), noisy(make_row, "fewer", 0.0, better="higher")])
     assert drawn["slower"].ends == ("-6 %", "+6 % worse →")
     assert drawn["fewer"].ends == ("+6 %", "-6 % worse →")
+
+
+def test_a_long_axis_has_no_exponent(make_row: MakeRow) -> None:
+    row = noisy(make_row, "scattered", 0.0).model_copy(update={"threshold": 0.5})
+    assert draw_effects([row])["scattered"].ends == ("-150 %", "+150 % worse →")
