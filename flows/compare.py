@@ -6,8 +6,7 @@ An arm is one of the two compared versions. A case is a set of config values tha
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
-from itertools import chain, count, groupby
+from itertools import count, groupby
 from typing import Any
 
 from prefect import flow, get_run_logger
@@ -16,14 +15,13 @@ from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
-from configs.comparison import ENOUGH_REPEATS, load_comparison, load_target
-from configs.errors import ConfigError
+from configs.comparison import ENOUGH_REPEATS, load_comparison
+from configs.extensions import find_functions
 from flows.compare_steps import (
     blessed_step,
     compare_checkpoints_step,
     compare_functions_step,
     compare_kept_programs_step,
-    cross_restore_step,
     diff_step,
     experiments_step,
     interleave_step,
@@ -34,8 +32,6 @@ from flows.compare_steps import (
     verify_step,
     watch_step,
 )
-from flows.explain_steps import explain_step
-from flows.preflight_steps import diff_compiles_step
 from flows.publish_steps import comment_step, publish_step, summarise_step
 from tasks.diff.assemble_case import CaseSteps, assemble_case
 from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
@@ -44,12 +40,9 @@ from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
 from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation
 from tasks.experiments.same_function import COST
 from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
-from tasks.extensions.explain.subjects import announce, name_explainable_differences
-from tasks.extensions.preflight.planned_compiles import find_missing_compilers, order_compiles
 from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import find_checkpoint
 from tasks.launch.owners import find_finished, forget
-from tasks.programs.compile_lanes import count_lanes
 from tasks.programs.kept_programs import have_programs
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
@@ -63,7 +56,7 @@ from tasks.records import (
     RunRecord,
 )
 from tasks.resolve.options import INTERLEAVE_S, CompareOptions, Experiment
-from tasks.resolve.plans import CompileRequest, Request, request_comparison
+from tasks.resolve.plans import Request, request_comparison
 from tasks.services.events import EVENTS, Compared, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
 from tasks.services.flow_runs import end_jobs
 from tasks.services.prefect_ui import (
@@ -75,7 +68,7 @@ from tasks.services.prefect_ui import (
     with_parameters_of,
 )
 from tasks.services.pull_request import parse_pull_request
-from tasks.services.running_jobs import Jobs, Stopped, held_job, held_run, in_lanes
+from tasks.services.running_jobs import Jobs, Stopped, held_job, held_run
 from tasks.services.slices import slice_of
 from tasks.store import Store, open_store
 from tasks.verify.steps_to_prove import find_unverified
@@ -149,7 +142,9 @@ def compare_cases(
         return run_all(plans, store, jobs, take_over=take_over)
 
     try:
-        refused = {} if only else find_refused(request, plans[0].target, store, jobs)
+        refused: dict[str, ComparisonRecord] = {}
+        for refuse in () if only else find_functions("refuse_cases"):
+            refused |= refuse(request, plans[0].target, store, jobs)
         for case, group in groupby(plans, key=lambda plan: plan.case):
             if case in refused:
                 comparisons.append(publish_case(refused[case], store))
@@ -174,7 +169,7 @@ def compare_cases(
                     decide=lambda record, repeats: repeat_step(record, patience, repeats, time.monotonic() - began),
                     run=run,
                 )
-            comparisons.append(publish_case(explain_case(result, plans_of(records), store, records), store, records))
+            comparisons.append(publish_case(extend_case(result, plans_of(records), store, records), store, records))
     except Stopped as stopped:  # the flow is being ended, by Ctrl-C or with its night
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
@@ -185,46 +180,6 @@ def compare_cases(
     forget([flow_run.id], store)
     log_result((f"{result.case}: {result.headline}", page.shown) for result, page in comparisons)
     return final_state(results, problem)
-
-
-def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:
-    """Compile all cases for the target's slice; return case → comparison of its programs for the cases that do not fit.
-
-    Publishes the comparisons of the other cases. Compiles nothing and returns {} if the target has no topology; also,
-    but with a warning, if a config is wrong or a compiler is missing.
-    """
-    if load_target(target).topology is None:
-        return {}
-    try:
-        plans = resolve_step(CompileRequest(**dict(request)), store)
-        missing = find_missing_compilers(plans)
-    except ConfigError as error:
-        plans, missing = [], list(error.problems)
-    if missing:
-        message = f"preflight was left out: {'; '.join(missing)}"
-        get_run_logger().warning("%s", message)
-        EVENTS.put(Troubled(message))
-        return {}
-    EVENTS.put(Planned(plans))
-    refused = {}
-    for record in compile_cases(plans, store, jobs):
-        if record.programs and record.programs.unfit:
-            refused[record.case] = record.model_copy(update={"headline": f"nothing was launched: {record.headline}"})
-        else:
-            publish_step(record, store)
-    return refused
-
-
-def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[ComparisonRecord]:
-    """Compile the plans, several at once; yield each case's comparison of programs once its arms are compiled."""
-    lanes = count_lanes(len(plans))
-    groups = order_compiles(plans, lanes)
-    compiles = [partial(run_one, plan, store, jobs, among=[plan]) for plan in chain(*groups)]
-    records = in_lanes(compiles, lanes, jobs)
-    for group in groups:
-        done = [(plan.case, next(records)) for plan in group]
-        for case in dict.fromkeys(plan.case for plan in group):
-            yield diff_compiles_step(case, [record for its_case, record in done if its_case == case], store)
 
 
 def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool = False) -> Iterator[RunRecord]:
@@ -262,7 +217,8 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
         done = [future.result() for future in proofs]
         done += [verify_step(path, run.directory.manifests) for path in find_unverified(run.checkpoints, done)]
         EVENTS.put(Verified(run, done))
-        cross_restore_step(run, among)
+        for act in find_functions("after_run"):
+            act(run, among)
         record: RunRecord = scrape_step(run, done)
         return record
 
@@ -343,29 +299,16 @@ def compare_programs_of(
     with slice_of(plans[0].target):
         record: ComparisonRecord = experiments_step(both, request, only, limits, store)
     is_other = record.function is not None and record.function.answer == "another"
-    return explain_case(record, both if plans[0].backend == "local" else None, store) if is_other else record
+    return extend_case(record, both if plans[0].backend == "local" else None, store) if is_other else record
 
 
-def explain_case(
+def extend_case(
     result: ComparisonRecord, plans: tuple[RunPlan, RunPlan] | None, store: Store, runs: Sequence[RunRecord] = ()
 ) -> ComparisonRecord:
-    """Return the comparison, with an explanation if its arms differ and can run again on this machine.
-
-    plans: of both arms; None if they cannot. runs: the judged ones. `explain: off` in the comparison's file prevents
-    the explanation. If the explanation fails, the error is reported and the comparison is returned without one.
-    """
-    why = name_explainable_differences(result)
-    if not why or plans is None or not wants_explanation(result.comparison):
-        return result
-    EVENTS.put(Explaining(result.case, announce(plans, runs, why)))
-    try:
-        with slice_of(plans[0].target):
-            explained: ComparisonRecord = explain_step(result, plans, store)
-    except Exception as error:
-        get_run_logger().exception("%s failed", explain_step.name)
-        EVENTS.put(Troubled(f"{result.case} is not explained: {type(error).__name__}: {error}"))
-        return result
-    return explained
+    """Return the comparison with what the extensions add. plans: of both arms; None if they cannot run here again."""
+    for extend in find_functions("after_case"):
+        result = extend(result, plans, store, runs)
+    return result
 
 
 def publish_case(

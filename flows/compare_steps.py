@@ -15,7 +15,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from flows.step_parts import IO
-from tasks.diff.assemble_case import compare_checkpoints, compare_programs
+from tasks.diff.assemble_case import compare_checkpoints, compare_programs, read_past
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case
 from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
@@ -25,11 +25,10 @@ from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.recordings import FOLDER, SIDES, name_problem, record_arms
 from tasks.experiments.same_function import compare_functions
 from tasks.experiments.stand_in import find_stand_ins
-from tasks.extensions.history.prior import read_past
 from tasks.ingest.run_record import build_record, read_run_log
-from tasks.launch import cross_maxtext, job
+from tasks.launch import job
 from tasks.launch.job import LaunchedRun
-from tasks.launch.logs import JobEvent, LogLine, read_exit_code, rejoin_attempts, watch
+from tasks.launch.logs import JobEvent, LogLine, rejoin_attempts, watch
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.publish.markdown.artifacts import artifact_key
 from tasks.records import (
@@ -141,19 +140,6 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
     if found is not None:
         get_run_logger().info("step %s: %s", found.step, found.summary)
     return found
-
-
-@task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)
-def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
-    """Restore a checkpoint of the other arm's preceding run with this run's trainer, and store the result.
-
-    Only for the first repeat, if the run succeeded and both runs train MaxText on this machine with checkpoints.
-    """
-    before = cross_maxtext.find_source_plan(run.plan, among)
-    if before is not None and run.plan.repeat == 0 and read_exit_code(run.directory.log) == 0:
-        found = cross_maxtext.cross_restore(run.plan, before)
-        cross_maxtext.write_crossing(run.directory.path, found)
-        get_run_logger().info("%s", found.evidence)
 
 
 @task(name="scrape", task_run_name="scrape {run.plan.arm} {run.plan.case} r{run.plan.repeat}", **IO)

@@ -6,8 +6,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from flows.step_parts import IO
+from tasks.diff.assemble_case import read_past
 from tasks.diff.compare_logs import LogArguments, archive, case_runs, compare_pair
-from tasks.extensions.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.options import IngestOptions

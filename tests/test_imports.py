@@ -40,6 +40,10 @@ def test_imports_are_absolute_and_an_injected_module_needs_the_trainers_packages
     [
         ("flows.cli.app, flows.compare, flows.ingest", ("jax", "flax", "orbax")),
         ("flows.cli.app", ("prefect", "polars", "jax")),
+        (
+            "flows.compare, flows.ingest, flows.verify, tasks.publish.site.comparison_pages",
+            ("tasks.extensions", "flows.extensions"),
+        ),
         ("model.train.loop", ("prefect", "polars", "fastapi")),
         (
             "tasks.scrape, tasks.verify.compare_checkpoints, tasks.diff, tasks.extensions.preflight.compare_compiles, "

@@ -13,6 +13,7 @@ from importlib.metadata import version
 import cyclopts
 
 from configs.errors import suggest
+from configs.extensions import load_extensions
 from flows.cli.examples import EXAMPLES, show_examples
 from flows.cli.interrupts import INTERRUPTED, say_interrupted
 
@@ -27,24 +28,25 @@ def show_default(value: object) -> str | None:
 
 
 START, WHY, OPERATE = (cyclopts.Group(name, sort_key=number) for number, name in enumerate(("Start", "Why", "Operate")))
+GROUPS = {group.name: group for group in (START, WHY, OPERATE)}
+HERE = "flows.cli.commands"
 COMMANDS = {  # name → group, where its function is, and its line in the help
-    "compare": (START, "compare:compare", "Train both arms of a comparison and report their differences."),
-    "ingest": (START, "ingest:ingest", "Compare runs that have finished, from their logs."),
-    "doctor": (START, "services:doctor", "Report what this machine, or a target, has and lacks."),
-    "explain": (WHY, "explain:explain", "Say why two arms differ: tensor, operations, lines, commits."),
-    "bisect": (WHY, "bisect:bisect", "Find the commit, or package version, that changed a metric."),
-    "invariants": (WHY, "invariants:invariants", "Evaluate a trainer's own twins: settings that must not matter."),
-    "history": (WHY, "history:history", "Show every metric over time, and its changes of level."),
-    "preflight": (OPERATE, "preflight:preflight", "Compile both arms for a TPU slice, without one."),
-    "nightly": (OPERATE, "nightly:nightly", "Run every case of every comparison in configs/nightly.yml."),
-    "scrape": (OPERATE, "scrape:scrape", "Read logs of any supported trainer into tables."),
-    "verify": (OPERATE, "verify:verify", "Verify that checkpoints exist and are complete; compare two."),
-    "bless": (OPERATE, "bless:bless", "Keep the candidate's runs as the baseline."),
-    "cases": (OPERATE, "cases:cases", "List the cases, targets, models and comparisons."),
-    "resolve": (OPERATE, "resolve:resolve_command", "Show a case's config with the origin of every value."),
-    "site": (OPERATE, "site:site", "Build or serve the pages, or make an example of them."),
-    "up": (OPERATE, "services:up", "Start a Prefect server with a worker on this machine."),
-    "down": (OPERATE, "services:down", "Stop what `maxview up` started, and an idle server."),
+    "compare": (START, f"{HERE}.compare:compare", "Train both arms of a comparison and report their differences."),
+    "ingest": (START, f"{HERE}.ingest:ingest", "Compare runs that have finished, from their logs."),
+    "doctor": (START, f"{HERE}.services:doctor", "Report what this machine, or a target, has and lacks."),
+    **{
+        name: (GROUPS[extension.group], extension.command, extension.summary)
+        for name, extension in load_extensions().items()
+        if extension.command
+    },
+    "scrape": (OPERATE, f"{HERE}.scrape:scrape", "Read logs of any supported trainer into tables."),
+    "verify": (OPERATE, f"{HERE}.verify:verify", "Verify that checkpoints exist and are complete; compare two."),
+    "bless": (OPERATE, f"{HERE}.bless:bless", "Keep the candidate's runs as the baseline."),
+    "cases": (OPERATE, f"{HERE}.cases:cases", "List the cases, targets, models and comparisons."),
+    "resolve": (OPERATE, f"{HERE}.resolve:resolve_command", "Show a case's config with the origin of every value."),
+    "site": (OPERATE, f"{HERE}.site:site", "Build or serve the pages, or make an example of them."),
+    "up": (OPERATE, f"{HERE}.services:up", "Start a Prefect server with a worker on this machine."),
+    "down": (OPERATE, f"{HERE}.services:down", "Stop what `maxview up` started, and an idle server."),
 }
 
 app = cyclopts.App(
@@ -60,7 +62,7 @@ app = cyclopts.App(
 )
 for number, (name, (group, place, summary)) in enumerate(COMMANDS.items()):
     options = {"help_epilogue": show_examples(name)} if name in EXAMPLES else {}
-    app.command(f"flows.cli.commands.{place}", name=name, help=summary, group=group, sort_key=number, **options)
+    app.command(place, name=name, help=summary, group=group, sort_key=number, **options)
 app.register_install_completion_command(
     name="completion", group=OPERATE, help="Install completion of commands and options for the shell."
 )

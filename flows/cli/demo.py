@@ -8,12 +8,9 @@ from configs.names import list_names
 from tasks.diff.compare_logs import UNTITLED, LogArguments, archive, compare_pair
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.next_step import make_step
-from tasks.extensions.history.history_table import load_history
-from tasks.extensions.history.series import find_series, judge_history
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.site.comparison_pages import publish_comparison
-from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import publish_night
 from tasks.records import Commit, ComparisonRecord, RunRecord
@@ -54,8 +51,6 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
     for night, records in nights.items():
         _write_night(records, QUARANTINED if night == max(nights) else {}, store)
     train()
-    judged = judge_history(find_series(load_history(store.files)))
-    write_history_page(judged, store)
     return store.address_of(store.path / PAGE)
 
 

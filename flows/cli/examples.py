@@ -1,14 +1,12 @@
 """Examples of each command, for its help and for its errors."""
 
+from configs.extensions import load_extensions
+
 EXAMPLES = {  # command → arguments of two examples; they can be run as shown if the files and refs exist
     "compare": (
         "linen-vs-nnx --case 03_dropout --case 04_int8",
         "main-vs-branch --branch HEAD --until-decided --budget 10m",
     ),
-    "explain": ("linen-vs-nnx", "maxview-out/runs/A maxview-out/runs/B --out kit"),
-    "bisect": ("main-vs-branch --good v1 --bad main --case 01_base", "main-vs-branch --good HEAD~8 --bad HEAD"),
-    "preflight": ("linen-vs-nnx", "linen-vs-nnx --case 03_dropout --target v5e-32"),
-    "invariants": ("--case all --twin scan --twin mesh-fsdp", "--trainer maxtext --with maxtext==0.2.5"),
     "ingest": ("a.log b.log --case 03_dropout", "--baseline a1.log a2.log --candidate b1.log b2.log"),
     "scrape": ("train.log", "train.log --format json -o train.json"),
     "verify": ("maxview-out/runs/A/checkpoints", "gs://bucket/run/checkpoints --json"),
@@ -16,14 +14,12 @@ EXAMPLES = {  # command → arguments of two examples; they can be run as shown 
     "resolve": ("03_dropout", "03_dropout --target v6e-32 --set steps=50"),
     "up": ("", "--port 4300 --out gs://bucket/maxview"),
     "down": ("", "--state folder"),
-    "nightly": ("", "--case 01_base --comparison linen-vs-nnx --target cpu"),
-    "history": ("", "--out gs://bucket/maxview"),
     "doctor": ("", "--target v6e-32"),
     "bless": ("linen-vs-nnx --reason 'a new default'", "main-vs-branch --case 01_base --reason 'remat is off'"),
     "site build": ("", "--out gs://bucket/maxview"),
     "site serve": ("--port 0", "--out maxview-demo"),
     "site demo": ("", "page.txt --out example"),
-}
+} | {name: extension.examples for name, extension in load_extensions().items() if extension.command}
 
 
 def show_examples(name: str) -> str:

@@ -18,7 +18,6 @@ import polars as pl
 from configs.backends import BACKENDS, settings_model
 from configs.trainers import trainer_class
 from tasks.launch.backend import CAUSE_LINE, CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN
-from tasks.launch.cross_maxtext import read_crossing
 from tasks.launch.job import launcher_of
 from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
@@ -105,7 +104,7 @@ def build_record(
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
         start=read_start(plan),
-        crossing=read_crossing(directory.path),
+        crossing=directory.read_crossing(),
         program=program,
         # unknown for a run with several attempts, because their compiled programs are in one folder
         compiles=() if list_earlier_logs(directory.log) else read_compiles(directory.path),

@@ -9,4 +9,5 @@ METRICS = (
     END, *MAXVIEW_METRICS, *TIME_METRICS, LOSS, FUNCTION, EVALUATION, VALUES, ROUNDING, FINAL_STATE,
     *STEP_PROGRAM_METRICS, CHECKPOINTS,
 )  # fmt: skip
+BISECTED_TITLES = {metric.name: metric.title for metric in METRICS if metric.bisected}  # id → title
 BY_NAME = {metric.name: metric for metric in METRICS}

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tasks.records import ComparisonRecord, RunHandle, RunPlan, RunRecord, StoredHandle
+from tasks.records import ComparisonRecord, CrossRestore, RunHandle, RunPlan, RunRecord, StoredHandle
 from tasks.store.atomic import StoreError, explain_full, explain_little, write_atomically
 from tasks.store.json_records import (
     load_json,
@@ -55,6 +55,7 @@ class RunDirectory:
     checkpoints = _Inside("checkpoints")
     manifests = _Inside("manifests")
     record = _Inside("record.json")
+    crossing = _Inside("cross_restore.json")
 
     @property
     def _name(self) -> str:
@@ -128,6 +129,16 @@ class RunDirectory:
     def read_program(self) -> dict[str, Any] | None:
         """Return the trainer's program.json; None without one. Raises StoreError if the file is damaged."""
         return read_document(self.program, load_json)
+
+    def write_crossing(self, proof: CrossRestore) -> Path:
+        """Write the result of a restore of the other arm's checkpoint, which becomes a part of the run's record."""
+        return write_atomically(self.crossing, proof.model_dump_json(indent=1) + "\n")
+
+    def read_crossing(self) -> CrossRestore | None:
+        """Return the proof that `write_crossing` wrote; None if it wrote none."""
+        if not self.crossing.is_file():
+            return None
+        return CrossRestore.model_validate_json(self.crossing.read_text(encoding="utf-8"))
 
     def write_record(self, record: RunRecord) -> Path:
         """Write the record, as the last file of a run that has ended.

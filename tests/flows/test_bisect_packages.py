@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-import flows.bisect as module
+import flows.extensions.bisect.flow as module
 from tasks.extensions.bisect.ledger import ledger_key
 from tasks.extensions.bisect.points import Span
 from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan

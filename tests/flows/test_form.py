@@ -8,9 +8,9 @@ from prefect import Flow
 from prefect.utilities.callables import parameter_schema
 
 from flows.compare import compare
+from flows.extensions.nightly.flow import nightly
+from flows.extensions.preflight.flow import preflight
 from flows.ingest import ingest
-from flows.nightly import nightly
-from flows.preflight import preflight
 from flows.reap import reap
 from tasks.services.prefect_ui import show_name
 

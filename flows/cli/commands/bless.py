@@ -31,12 +31,12 @@ def bless(
     target
         The target of the comparison; every target by default.
     """
-    from tasks.extensions.history.stored_comparisons import newest_comparisons
     from tasks.publish.terminal.typed_command import as_typed
     from tasks.resolve.blessed import bless as bless_record
     from tasks.store import open_store
     from tasks.store.baselines import name_place
     from tasks.store.mirror import out_option
+    from tasks.store.stored_comparisons import newest_comparisons
 
     if not reason.strip():
         raise ValueError('--reason is empty: say why these values are right, for example --reason "new initializer"')

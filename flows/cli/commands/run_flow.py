@@ -5,13 +5,13 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from importlib import import_module
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from configs.extensions import find_flow, find_functions
 from flows.cli.commands.common_options import absolute_place
 
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ def load_flows() -> None:
     import flows.compare
     import flows.ingest  # noqa: F401
 
+    for point in ("refuse_cases", "after_run", "read_past", "after_case", "after_publishing"):
+        find_functions(point)
+
 
 def index_of(out: str) -> str:
     """Return the address of a store's index page, for messages."""
@@ -115,7 +118,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
         from tasks.scrape.window import read_listener
 
         with EVENTS.heard_by(view.show), read_listener(view.show_read):
-            flow = getattr(import_module(f"flows.{name}"), name)
+            flow = find_flow(name)
             try:
                 state = flow(**{**parameters, "out": absolute_place(parameters["out"])}, return_state=True)
             except Exception as error:
@@ -152,10 +155,9 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
 
     done: pairs (comparison, case) to leave out, because they have a page already.
     """
-    from tasks.diff.assemble_case import assemble_case
+    from tasks.diff.assemble_case import assemble_case, read_past
     from tasks.diff.compare_case import compare_case
     from tasks.diff.suggested_commands import add_next
-    from tasks.extensions.history.prior import read_past
     from tasks.ingest.run_record import adopt_run
     from tasks.publish.site.comparison_pages import publish_comparison
 

@@ -3,12 +3,12 @@
 import os
 import socket
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Annotated
 
 from cyclopts import App, Parameter
 from rich.console import Console
 
+from configs.extensions import find_functions
 from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 from flows.cli.examples import show_examples
 
@@ -79,21 +79,16 @@ def demo(
         Saved MaxView pages with both logs, to add to the example.
     """
     from flows.cli.commands.compare import compare
-    from flows.cli.commands.preflight import preflight
     from flows.cli.demo import make_demo
     from tasks.publish.terminal.typed_command import as_typed
-    from tasks.resolve.options import CompareOptions, PreflightOptions
+    from tasks.resolve.options import CompareOptions
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
 
     def run() -> None:
         compare("linen-vs-nnx", options=CompareOptions(out=out))
-        if find_spec("libtpu"):
-            preflight("linen-vs-nnx", options=PreflightOptions(out=out))
-        else:
-            console.print(
-                "no preflight: libtpu is not installed; type `uv sync --extra tpu` for it, and make the demo anew"
-            )
+        for add in find_functions("demo"):
+            add(out, console.print)
 
     page = make_demo(documents, out, run)
     console.print(f"page: {page if '://' in page else os.path.relpath(page)}")

@@ -7,7 +7,7 @@ from tasks.diff.repeat_rule import undecided_rows
 from tasks.extensions.bisect.terms import MAX_RUNS_OF_POINT, Finish, Limits, Train
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END, FUNCTION, LOSS
-from tasks.metrics.table import METRICS
+from tasks.metrics.table import BISECTED_TITLES
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records import ComparisonRecord
 
@@ -17,9 +17,6 @@ WORDS = {  # short name for `--metric` → id of a row, or PROGRAM
     "loss": LOSS.name, "died": END.name, "memory": MEMORY.name, "checkpoint": CHECKPOINTS.name, PROGRAM: PROGRAM,
     "time": PROGRAM_TIME.name, "function": FUNCTION.name,
 }  # fmt: skip
-BISECTED_TITLES = {
-    metric.name: metric.title for metric in METRICS if metric.bisected
-}  # id → title of the rows to bisect
 SAME = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
 
 

@@ -1,1 +1,14 @@
-"""Explains how two observed arms (versions of a trainer) differ in tensors, program, memory and time."""
+"""The extension `explain` explains why two arms differ: tensors, programs, memory, time, commits and source lines.
+
+In: two arms that can run again here, or their observations. Out: `Explanation`.
+Read first: explain_arms.py.
+"""
+
+from configs.extensions import Extension
+
+EXTENSION = Extension(
+    command="flows.extensions.explain.command:explain",
+    summary="Say why two arms differ: tensor, operations, lines, commits.",
+    examples=("linen-vs-nnx", "maxview-out/runs/A maxview-out/runs/B --out kit"),
+    after_case="flows.extensions.explain.steps:explain_case",
+)

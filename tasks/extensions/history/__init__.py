@@ -1,1 +1,17 @@
-"""Stores the metric values of all compared runs, and finds changes of level, drift and noise in them over time."""
+"""The extension `history` collects comparisons into series, the noise of equal runs, and change points.
+
+In: stored comparisons. Out: tables of rows, `Past`, and the page of trends.
+Read first: history_table.py.
+"""
+
+from configs.extensions import Extension
+
+EXTENSION = Extension(
+    command="flows.extensions.history.command:history",
+    summary="Show every metric over time, and its changes of level.",
+    examples=("", "--out gs://bucket/maxview"),
+    read_past="tasks.extensions.history.prior:read_past",
+    after_publishing="tasks.extensions.history.history_table:append_comparison",
+    after_night="tasks.extensions.history.history_table:compact_store",
+    demo="tasks.extensions.history.page:add_to_demo",
+)

@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 import polars as pl
 
 from tasks.extensions.history.record_rows import HISTORY_SCHEMA, folder_name, history_rows, lone_run_rows
-from tasks.extensions.history.stored_comparisons import read_comparisons
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store.atomic import StoreError
 from tasks.store.files import Entry, Files
 from tasks.store.store import Store
+from tasks.store.stored_comparisons import read_comparisons
 
 FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"
@@ -100,6 +100,11 @@ def merge(tables: list[pl.DataFrame]) -> pl.DataFrame:
         .unique(("comparison_id", "arm", "run", "metric"), keep="last", maintain_order=True)
         .sort("time", "comparison_id", "role", "repeat", "metric", maintain_order=True)
     )
+
+
+def compact_store(store: Store) -> None:
+    """Run `compact_history` on a store."""
+    compact_history(store.files)
 
 
 def compact_history(files: Files) -> None:

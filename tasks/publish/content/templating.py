@@ -7,16 +7,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasks.records.text import visible
 
+TEMPLATES = Path(__file__).parents[1] / "templates"
 
-def make_environment(**known: Any) -> Environment:
-    """Return an environment that escapes all values and fails on undefined names. `known`: name → global value."""
+
+def make_environment(*folders: Path, **known: Any) -> Environment:
+    """Return an environment that escapes all values and fails on undefined names.
+
+    folders: folders with templates, beside the shared ones. known: name → global value.
+    """
     environment = Environment(
-        loader=PackageLoader("tasks.publish"),
+        loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -29,13 +34,16 @@ def make_environment(**known: Any) -> Environment:
 
 
 @cache
-def read_asset(name: str) -> str:
-    """Return the text of a script or style sheet in `templates/`."""
-    return (Path(__file__).parents[1] / "templates" / name).read_text(encoding="utf-8")
+def read_asset(name: str | Path) -> str:
+    """Return the text of a script or style sheet: a name in `templates/`, or a path."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def load_assets(*scripts: str, styles: Sequence[str] = ("page.css",)) -> dict[str, str]:
-    """Return the joined scripts and styles of a page, and their hashes for its content security policy."""
+def load_assets(*scripts: str | Path, styles: Sequence[str | Path] = ("page.css",)) -> dict[str, str]:
+    """Return the joined scripts and styles of a page, and their hashes for its content security policy.
+
+    Each is a name in `templates/`, or a path.
+    """
     script, style = ("".join(map(read_asset, names)) for names in (scripts, styles))
     return {
         "script": Markup(script), "script_hash": hash_of(script), "style": Markup(style), "style_hash": hash_of(style),

@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from configs.extensions import find_functions
 from configs.schema import Frozen
-from tasks.extensions.history.history_table import append_comparison
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import StoreIndex, index_comparison
@@ -79,7 +79,8 @@ def publish_comparison(
         directory.write_file(FLOW_RUN, flow_run)
     page = write_comparison_page(record, store, known)
     update_index(store, add_comparison(record, before.created if before else ""))
-    append_comparison(record, store, known)
+    for keep in find_functions("after_publishing"):
+        keep(record, store, known)
     return page
 
 

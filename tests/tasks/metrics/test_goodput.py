@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tasks.diff.compare_logs import archive, compare_pair
+from tasks.extensions.history.page import title_of
 from tasks.extensions.history.record_rows import history_rows, run_values
 from tasks.ingest.given_logs import read_pair
-from tasks.publish.site.history_page import title_of
 from tasks.store import Store
 
 type Logs = Any

@@ -13,8 +13,8 @@ from tasks.diff.noise import Noise
 from tasks.extensions.bisect.bisected_metric import DIED, BisectedMetric, read_metric
 from tasks.extensions.bisect.corners import compare_corners, contrast_corners
 from tasks.extensions.bisect.ledger import compile_argv, make_entry, search_ledger, show_size, weigh_commits
+from tasks.extensions.bisect.page import render_ledger
 from tasks.extensions.bisect.terms import PairVerdict
-from tasks.publish.site.bisection_page import render_ledger
 from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
 from tasks.store import open_store
 

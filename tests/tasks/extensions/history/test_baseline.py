@@ -9,11 +9,11 @@ import pytest
 
 from configs.errors import ConfigError
 from tasks.diff.compare_case import CaseRuns, compare_case
-from tasks.extensions.history.stored_comparisons import newest_comparisons
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.blessed import bless, blessed_runs, check_baselines
 from tasks.store import Store, StoreError, open_store
 from tasks.store.baselines import find_baseline, is_baseline_place, read_baseline
+from tasks.store.stored_comparisons import newest_comparisons
 
 type Night = Callable[..., ComparisonRecord]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from flows.cli.app import call
-from flows.cli.commands.history import parse_since
+from flows.extensions.history.command import parse_since
 from tasks.extensions.history.describe_series import draw_trend
 from tasks.extensions.history.history_table import append_comparison
 from tasks.records import ComparisonRecord

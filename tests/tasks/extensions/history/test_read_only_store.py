@@ -10,7 +10,7 @@ import pytest
 
 from flows.cli.app import call
 from tasks.extensions.history.history_table import append_comparison
-from tasks.publish.site.history_page import write_history_page
+from tasks.extensions.history.page import write_history_page
 from tasks.records import ComparisonRecord
 from tasks.store import Store, StoreError, open_store
 

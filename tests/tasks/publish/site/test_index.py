@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from tasks.diff.compare_logs import archive, compare_pair
+from tasks.extensions.history.page import write_history_page
 from tasks.ingest.given_logs import read_pair
 from tasks.publish.site.comparison_pages import publish_comparison
-from tasks.publish.site.history_page import write_history_page
 from tasks.publish.site.index import (
     HISTORY,
     MAX_PAIRS,

@@ -1,0 +1,1 @@
+"""The step `cross restore` of a run of MaxText."""

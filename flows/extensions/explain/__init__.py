@@ -1,0 +1,1 @@
+"""The command `explain`, and the explanation of a comparison in the flow `compare`."""

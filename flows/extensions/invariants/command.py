@@ -1,0 +1,41 @@
+"""The command `maxview invariants`: do a trainer's own twins compute one function."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from flows.cli.commands.common_options import Json
+from tasks.extensions.invariants.invariants_options import InvariantsOptions
+
+
+def invariants(
+    *,
+    options: Annotated[InvariantsOptions, Parameter(name="*")] = InvariantsOptions(),
+    full: Annotated[bool, Parameter(negative="", help="A line for every twin in every case.")] = False,
+    json_: Json = False,
+) -> int:
+    """Evaluate settings that must not change what is computed: each pair in float64, without training.
+
+    Exit status: 1 if a twin computes another function; 3 if one could not be evaluated; else 0.
+    """
+    from tasks.extensions.invariants.describe_invariants import describe_invariants
+    from tasks.extensions.invariants.make_record import make_record, request_twins
+    from tasks.extensions.invariants.page import publish_invariants
+    from tasks.extensions.invariants.twin_files import load_twins
+    from tasks.store import open_store
+
+    twins = load_twins(options.twins)
+    request = request_twins(options)
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    store = open_store(options.out)
+    record = make_record(request, twins, store.path, errors.print, prove=options.prove)
+    record, page = publish_invariants(record, store)
+    if json_:
+        print(record.model_dump_json(indent=1))
+        return record.exit_status
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    for line in describe_invariants(record, full=full):
+        console.print(line)
+    console.print(f"page {page}{f' · next: {record.next}' if record.next else ''}")
+    return record.exit_status

@@ -1,0 +1,81 @@
+"""Writes the record of invariants and its page (twins × cases), and finds since which version a twin is broken."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasks.extensions.invariants.describe_invariants import show_cell
+from tasks.extensions.invariants.twin_records import MARKS, InvariantsRecord, TwinResult
+from tasks.publish.content.templating import load_assets, make_environment
+from tasks.publish.site.index_page import add_invariants, link_home, update_index
+from tasks.records.function import show_share
+from tasks.store import Store, check_name, write_atomically
+
+HERE = Path(__file__).parent  # with the page's template
+FOLDER, RECORD = "invariants", "invariants.json"
+WORDS = {"same": "same", "another": "regressed", "not evaluated": "unknown", "not applicable": ""}
+
+
+def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[InvariantsRecord, Path]:
+    """Write the record and its page into the store; return the record with its history, and the page's path.
+
+    A version's record is replaced by a later one of the same twins and cases.
+    """
+    record = record.model_copy(update={"broke": find_breaks(record, read_records(store, record.trainer))})
+    place = f"{record.commit[:12]}-{record.id}" if record.commit else record.id
+    folder = store.path.joinpath(FOLDER, check_name(record.trainer, "trainer"), check_name(place, "id"))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))
+    rows = [[one for one in record.results if one.twin == twin] for twin in record.twins]
+    twins = [(own[0], {one.case: one for one in own}) for own in rows if not _is_unfit(own)]
+    unfit = {own[0].title: own[0].sentence for own in rows if _is_unfit(own)}
+    html = (
+        make_environment(HERE, show_cell=show_cell, show_share=show_share, words=WORDS, marks=MARKS)
+        .get_template("invariants.html.j2")
+        .render(
+            record=record,
+            sign={0: "✓", 1: "✗", 3: "–"}[record.exit_status],
+            twins=twins,
+            unfit=unfit,
+            **load_assets("site.js", styles=("page.css", "bisect.css")),
+            home=link_home(store, depth=3),
+        )
+    )
+    page = write_atomically(folder / "index.html", html)
+    store.push(folder)
+    update_index(store, add_invariants(page.relative_to(store.path).as_posix()))
+    return record, page
+
+
+def _is_unfit(results: list[TwinResult]) -> bool:
+    return all(one.answer == "not applicable" for one in results)
+
+
+def read_records(store: Store, trainer: str) -> list[InvariantsRecord]:
+    """Return the stored records of a trainer, the oldest first. A damaged file is left out."""
+    found = []
+    for path in store.path.joinpath(FOLDER, trainer).glob(f"*/{RECORD}"):
+        try:
+            found.append(InvariantsRecord.model_validate_json(path.read_bytes()))
+        except (OSError, ValueError):
+            continue
+    return sorted(found, key=lambda one: one.created)
+
+
+def find_breaks(record: InvariantsRecord, past: list[InvariantsRecord]) -> dict[str, str]:
+    """Return "twin case" → the first version at which the twin was broken without holding again since."""
+    return dict(_find_breaks(record, past))
+
+
+def _find_breaks(record: InvariantsRecord, past: list[InvariantsRecord]) -> Iterator[tuple[str, str]]:
+    for one in record.having("another"):
+        first, held = record.version, False
+        for before in reversed([old for old in past if old.created <= record.created]):
+            answers = [old.answer for old in before.results if (old.twin, old.case) == (one.twin, one.case)]
+            if "same" in answers:
+                held = True
+                break
+            if "another" in answers:
+                first = before.version
+        if held:
+            yield f"{one.twin} {one.case}", first
