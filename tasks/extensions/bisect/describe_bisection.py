@@ -152,6 +152,7 @@ def show_counts(record: Bisection) -> str:
     For example `41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`.
     """
     count, what = len(record.points) - 1, "version" if record.points[-1].version else "commit"
+    untrained = BisectedMetric(name=record.metric, title="").is_of_program
     parts = [f"{count} {what}{'' if count == 1 else 's'}"]
     if any(point.ledger.program for point in record.points):
         parts.append(f"{record.other_programs} with another program")
@@ -159,9 +160,12 @@ def show_counts(record: Bisection) -> str:
         parts.append(f"{broken} {'does' if broken == 1 else 'do'} not compile")
     if record.runs:
         spent = f", {show_duration(record.seconds)}" if record.seconds else ""
-        parts.append(f"{record.trained} trained ({record.runs} run{'' if record.runs == 1 else 's'}{spent})")
+        if untrained:
+            parts.append(f"the programs of {record.trained} compared with good's, nothing trained{spent}")
+        else:
+            parts.append(f"{record.trained} trained ({record.runs} run{'' if record.runs == 1 else 's'}{spent})")
     if record.outcome in ("found", "range"):
-        parts.append(f"{record.ruled_out} ruled out without training")
+        parts.append(f"{record.ruled_out} ruled out{'' if untrained else ' without training'}")
     return ", ".join(parts)
 
 
@@ -172,8 +176,9 @@ def next_words(request: BisectOptions, span: Span, case: str, finish: Finish) ->
     sets = [word for pair in request.more.overrides for word in ("--set", pair)]
     common = ["--case", case, *target, *sets, *repository]
     if finish.culprit is not None and not request.more.packages:
+        only = ["--only", "function"] if request.metric == "function" else []
         shas = [span.points[number].commit.sha[:9] for number in (finish.before or 0, finish.culprit)]
-        return ["maxview", "compare", request.comparison, "--baseline", shas[0], "--branch", shas[1], *common]
+        return ["maxview", "compare", request.comparison, "--baseline", shas[0], "--branch", shas[1], *common, *only]
     if finish.outcome == "range" and finish.why == NOT_SURE:
         return ["maxview", "bisect", request.comparison, "--good", request.good, "--bad", request.bad, *common,
                 *_twice_the_limits(request)]  # fmt: skip

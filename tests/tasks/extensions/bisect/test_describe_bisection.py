@@ -103,3 +103,16 @@ def test_a_commit_that_does_not_compile_has_no_other_program() -> None:
     same = Finish(outcome="no difference", why="good and bad are the same")
     record = write_record(BisectOptions(good="v1", bad="main"), span, "01_base", "cpu", LOSS, same, points, {})
     assert "2 commits, 0 with another program, 1 does not compile" in show_counts(record)
+
+
+def test_a_search_for_the_function_trains_nothing() -> None:
+    points = make_points(0, 0, 0.2, 0.62, 0, 0.18)
+    ends = [ResolvedRef(name=name, sha=points[number].commit.sha) for name, number in (("v1", 0), ("main", 5))]
+    span = Span(repository=".", named=False, good=ends[0], bad=ends[1], points=points)
+    finish = Finish(outcome="found", why="", culprit=1, before=0)
+    request = BisectOptions(good="v1", bad="main", metric="function")
+    metric = BisectedMetric(name="function", title="Function of the step")
+    record = write_record(request, span, "01_base", "cpu", metric, RANGE, points, {})
+    record = record.model_copy(update={"runs": 2, "trained": 2, "seconds": 60.0})
+    assert "5 commits, the programs of 2 compared with good's, nothing trained, 60 s, " in show_counts(record)
+    assert next_words(request, span, "01_base", finish)[-2:] == ["--only", "function"]
