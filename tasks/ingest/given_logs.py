@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 
 from configs.schema import Frozen
@@ -103,9 +104,8 @@ def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[P
 
     Files that the user did not name are skipped if they are not logs. Raises LogFormatError.
     """
-    known: dict[Path, LogReading] = {}
     shared = dict(baseline).keys() & dict(candidate).keys()
-    sides = [_read_side(files, number, known, shared) for number, files in enumerate((baseline, candidate))]
+    sides = [_read_side(files, number, shared) for number, files in enumerate((baseline, candidate))]
     for side in sides:
         _check_alike(side)
     names = name_arms(sides)
@@ -128,14 +128,11 @@ def _find_files(word: str) -> list[tuple[str, bool]]:
     return [(place, found == [word]) for place in found]
 
 
-def _read_side(
-    files: Sequence[tuple[Path, bool]], side: int, known: dict[Path, LogReading], shared: Set[Path]
-) -> list[LoggedRun]:
+def _read_side(files: Sequence[tuple[Path, bool]], side: int, shared: Set[Path]) -> list[LoggedRun]:
     runs, refused = [], None
     for path, named in dict(files).items():
         try:
-            known[path] = reading = known.get(path) or scrape(path)
-            runs.append(_run_of(reading, path, side, holds_both=path in shared))
+            runs.append(_run_of(_scrape_once(path), path, side, holds_both=path in shared))
         except LogFormatError as error:
             if named:
                 raise
@@ -144,6 +141,20 @@ def _read_side(
         folder = os.path.commonpath([path.parent for path, _ in files])
         raise LogFormatError(f"{folder}: none of {len(files)} files is a training log of the {SIDES[side]}; {refused}")
     return runs
+
+
+def _scrape_once(path: Path) -> LogReading:
+    """Return `scrape(path)`. A process reads a file once: a page for both sides, a log for its check and the flow."""
+    try:
+        found = path.stat()
+    except OSError:
+        return scrape(path)  # raises LogFormatError
+    return _scrape_version(path.absolute(), (found.st_ino, found.st_mtime_ns, found.st_size))
+
+
+@lru_cache(maxsize=32)
+def _scrape_version(path: Path, _: tuple[int, int, int]) -> LogReading:
+    return scrape(path)
 
 
 def _run_of(reading: LogReading, path: Path, side: int, *, holds_both: bool) -> LoggedRun:
