@@ -32,7 +32,7 @@ from flows.compare_steps import (
     verify_step,
     watch_step,
 )
-from flows.publish_steps import comment_step, publish_step, summarise_step
+from flows.publish_steps import comment_step, publish_case, summarise_step
 from tasks.diff.assemble_case import CaseSteps, assemble_case
 from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
@@ -57,7 +57,7 @@ from tasks.records import (
 )
 from tasks.resolve.options import INTERLEAVE_S, CompareOptions, Experiment
 from tasks.resolve.plans import Request, request_comparison
-from tasks.services.events import EVENTS, Compared, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
+from tasks.services.events import EVENTS, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
 from tasks.services.flow_runs import end_jobs
 from tasks.services.prefect_ui import (
     final_state,
@@ -309,15 +309,6 @@ def extend_case(
     for extend in find_functions("after_case"):
         result = extend(result, plans, store, runs)
     return result
-
-
-def publish_case(
-    result: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()
-) -> tuple[ComparisonRecord, PublishedPage]:
-    """Publish a case's comparison, emit the event Compared, and return the comparison and its page."""
-    page = publish_step(result, store, runs)
-    EVENTS.put(Compared(result, page, str(flow_run.id)))
-    return result, page
 
 
 def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], name: str, pull_request: str) -> str:

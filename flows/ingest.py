@@ -7,13 +7,20 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from flows.compare import publish_case
-from flows.ingest_steps import diff_logs_step, scrape_logs_step
-from flows.publish_steps import summarise_step
+from flows.ingest_steps import diff_logs, scrape_logs_step
+from flows.publish_steps import publish_case
 from tasks.diff.compare_logs import UNTITLED, LogArguments, check_words
 from tasks.ingest.given_logs import assign_sides
 from tasks.resolve.options import IngestOptions
-from tasks.services.prefect_ui import final_state, log_result, show_name, tag_run, unless_named, with_parameters_of
+from tasks.services.prefect_ui import (
+    final_state,
+    log_result,
+    show_name,
+    tag_run,
+    unless_named,
+    with_parameters_of,
+    with_plain_parameters,
+)
 from tasks.store import open_store
 
 
@@ -25,6 +32,7 @@ def name_run() -> str:
     return show_name(" and ".join(Path(word).name for word in words))
 
 
+@with_plain_parameters
 @flow(name="ingest", flow_run_name=name_run, description="Compare runs from their logs.")
 @with_parameters_of(IngestOptions)
 def ingest(options: IngestOptions) -> State[Any]:
@@ -36,8 +44,7 @@ def ingest(options: IngestOptions) -> State[Any]:
     named, records = scrape_logs_step(given, options.aa, store)
     case = options.case or named or UNTITLED
     tag_run("ingest", [case], options.target)
-    comparison = diff_logs_step(records, case, options, given, store)
-    _, page = publish_case(comparison, store, records)
-    summarise_step([comparison], "ingest")
+    comparison = diff_logs(records, case, options, given, store)
+    _, page = publish_case(comparison, store, records, table="ingest")
     log_result([(f"{comparison.case}: {comparison.headline}", page.shown)])
     return final_state([comparison])

@@ -1,9 +1,8 @@
-"""The steps of the flow `ingest` as Prefect tasks: logs → run records → comparison."""
+"""The steps of the flow `ingest`: logs → run records (a Prefect task) → comparison."""
 
 from collections.abc import Sequence
 
 from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from flows.step_parts import IO
 from tasks.diff.assemble_case import read_past
@@ -21,11 +20,13 @@ def scrape_logs_step(given: LogArguments, aa: bool, store: Store) -> tuple[str |
         return arms.case, archive(arms, store)
 
 
-@task(name="diff", task_run_name="diff {case}", cache_policy=NO_CACHE)
-def diff_logs_step(
+def diff_logs(
     records: Sequence[RunRecord], case: str, options: IngestOptions, given: LogArguments, store: Store
 ) -> ComparisonRecord:
-    """Compare the ingested runs of a case, with the history of equal runs on the target if a target is given."""
+    """Compare the ingested runs of a case, with the history of equal runs on the target if a target is given.
+
+    No task: a task run costs more than the comparison.
+    """
     target, tolerances = options.target, options.tolerances
     past = read_past(case_runs(records, case=case, target=target), store) if target else {}
     return compare_pair(

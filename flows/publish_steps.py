@@ -15,6 +15,7 @@ from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.markdown.artifacts import artifact_key, summary_description, summary_markdown, table_rows
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.records import ComparisonRecord, RunRecord
+from tasks.services.events import EVENTS, Compared
 from tasks.services.outage import outlast
 from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.store import Store
@@ -24,10 +25,13 @@ TOKEN_BLOCK = "maxview-github-token"  # name of a Prefect Secret block with the 
 
 
 @task(name="publish", task_run_name="publish {comparison.case}", **IO)
-def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()) -> PublishedPage:
+def publish_step(
+    comparison: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = (), table: str = ""
+) -> PublishedPage:
     """Publish a comparison as its page, its rows of the history and Prefect artifacts; return the page.
 
-    runs: the comparison's runs that are in memory; missing ones are read from the store.
+    runs: the comparison's runs that are in memory; missing ones are read from the store. table: name of a table of this
+    comparison's metrics, instead of a later `summarise_step`; empty: none.
     """
     # Without PREFECT_API_URL the page has no link to the flow run: an embedded server has no user interface.
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
@@ -35,12 +39,31 @@ def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunR
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
     show_text(name, summary_markdown(comparison, page.link), summary_description(comparison))
     show_link(name, page, f"{' '.join(name)}: the page")
+    if table:
+        show_rows([comparison], table)
     return page
+
+
+def publish_case(
+    result: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = (), *, table: str = ""
+) -> tuple[ComparisonRecord, PublishedPage]:
+    """Publish a case's comparison, emit the event Compared, and return the comparison and its page.
+
+    table: as in `publish_step`.
+    """
+    page = publish_step(result, store, runs, table)
+    EVENTS.put(Compared(result, page, str(flow_run.id)))
+    return result, page
 
 
 @task(name="summarise", task_run_name="table of every case of {name}", **IO)
 def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     """Create a Prefect artifact: a table of all metrics of all cases, problems first."""
+    show_rows(comparisons, name)
+
+
+def show_rows(comparisons: Sequence[ComparisonRecord], name: str) -> None:
+    """Create the artifact of `summarise_step`."""
     key, rows = artifact_key(name, "rows"), table_rows(comparisons)
     outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]  # scipy.stats takes 2 s to load
 
 from configs.schema import Frozen
 from configs.verdict_rules import Tolerance, VerdictRules
 from tasks.diff.decide import MIN_REPEATS, ROUNDING, show_threshold, threshold_of
 from tasks.diff.decide_noisy import CHANCE, NO_USE, ask_for_more, show_chance, show_runs
+from tasks.diff.distributions import student_below, student_quantile
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.parity import LOSS_LIKE, MIN_STEPS, MetricParity
 from tasks.metrics.printed import Values
@@ -255,8 +255,10 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
         if min(counts) > 1:
             variance = sum(float(np.sum((side - side.mean()) ** 2)) for side in means) / degrees
             error = (variance * (1 / counts[0] + 1 / counts[1])) ** 0.5
-            spread["half"] = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
-            spread["chance"] = float(2 * stdtr(degrees, -abs(difference) / error)) if error else float(not difference)
+            spread["half"] = float(student_quantile(degrees, (1 + CONFIDENCE) / 2)) * error
+            spread["chance"] = (
+                float(2 * student_below(degrees, -abs(difference) / error)) if error else float(not difference)
+            )
         place = {"first": int(steps[index[0]]), "last": int(steps[index[-1]])}
         blocks.append(Block(**place, baseline=float(means[0].mean()), difference=difference, **spread))
     return tuple(blocks)

@@ -9,10 +9,10 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri, ndtri, stdtr, stdtrit  # type: ignore[import-untyped]  # scipy.stats takes 2 s to load
 
 from configs.schema import Frozen
 from tasks.diff.decide import MIN_REPEATS
+from tasks.diff.distributions import chi_squared_above, normal_quantile, student_below, student_quantile
 from tasks.diff.noise import FINEST, Noise
 
 type Values = NDArray[np.float64]
@@ -70,11 +70,11 @@ class Effect(Frozen):
     @property
     def p(self) -> float:
         """The two-sided p-value: the probability that equal arms differ at least as much."""
-        return float(2 * stdtr(self.error_df, -abs(self.estimate) / self.error))
+        return float(2 * student_below(self.error_df, -abs(self.estimate) / self.error))
 
     def interval(self) -> tuple[float, float]:
         """Return the low and the high end of the confidence interval, as logarithms."""
-        half = float(stdtrit(self.error_df, (1 + CONFIDENCE) / 2)) * self.error
+        half = float(student_quantile(self.error_df, (1 + CONFIDENCE) / 2)) * self.error
         return self.estimate - half, self.estimate + half
 
 
@@ -105,7 +105,7 @@ def measure_effect(sample: Sample) -> Effect:
     seen = squares / seen_df if seen_df else 0.0
     known, df = noise.scale**2 + 2 * sample.error**2, noise.df + seen_df
     variance = (noise.df * known + squares) / df
-    wide = not paired and seen_df > 0 and squares > known * chdtri(seen_df, WIDE)
+    wide = not paired and seen_df > 0 and squares > known * chi_squared_above(seen_df, WIDE)
     if wide:
         df = max(1.0, seen_df / 2)  # fewer than seen_df: a machine with two clock states does not scatter normally
     if wide or seen_df >= ENOUGH:
@@ -150,7 +150,7 @@ def _move_together(left: Values, right: Values) -> bool:
         return False
     most, df = 1 - FINEST**2, left.size - 2
     correlation = max(-most, min(most, float(left @ right) / spread))
-    return bool(correlation * sqrt(df / (1 - correlation**2)) > stdtrit(df, 1 - TOGETHER))
+    return bool(correlation * sqrt(df / (1 - correlation**2)) > student_quantile(df, 1 - TOGETHER))
 
 
 def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -> int | None:
@@ -160,14 +160,14 @@ def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -
     ±`within`. `least` and `within` are logarithms of ratios. Further runs of both arms are assumed to alternate on one
     machine and to scatter like the present ones, so the scale moves towards the scatter of the present runs.
     """
-    size, lucky = abs(effect.estimate), float(ndtri(POWER))
+    size, lucky = abs(effect.estimate), float(normal_quantile(POWER))
     runs = np.arange(max(effect.runs) + 1, MAX_RUNS + 1)
     more = runs - min(effect.runs)
     df, seen = effect.df + more, effect.scale if effect.seen is None else effect.seen
     noise = effect.sample.noise
     known = noise.scale if noise.pairs else 0.0
     error = np.sqrt(np.maximum((effect.df * effect.scale**2 + more * seen**2) / df, known**2) / runs)
-    significant = (size >= least) & (size >= error * (lucky - stdtrit(df, chance / 2)))
-    inside = within - size >= error * (lucky - stdtrit(df, (1 - CONFIDENCE) / 2))
+    significant = (size >= least) & (size >= error * (lucky - student_quantile(df, chance / 2)))
+    inside = within - size >= error * (lucky - student_quantile(df, (1 - CONFIDENCE) / 2))
     enough = runs[significant | inside]
     return int(enough[0]) if enough.size else None

@@ -10,11 +10,11 @@ from itertools import pairwise
 from math import exp, log, sqrt
 
 import numpy as np
-from scipy.special import gammaln  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from configs.schema import Frozen
 from configs.verdict_rules import DeviceNoise
 from tasks.diff.arms import Arms
+from tasks.diff.distributions import log_gamma
 from tasks.records import RunRecord, seconds_between
 
 MIN_PAIRS = 8  # pairs of equal runs in the history; with fewer, only the stated noise is used
@@ -72,7 +72,7 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
         heavy, df = (log_df - log(stated.weight)) / TAILS_WITHIN, exp(log_df)
         # minus the logarithms of the priors (normal) and of each difference's density (Student's t), less constants
         variances = exp(2 * log_scale) + squares
-        each = gammaln(df / 2) - gammaln((df + 1) / 2) + log(df) / 2 + np.log(variances) / 2
+        each = log_gamma(df / 2) - log_gamma((df + 1) / 2) + log(df) / 2 + np.log(variances) / 2
         tails = (df + 1) / 2 * np.log1p(sizes**2 / variances / df)
         return float((off**2 + heavy**2) / 2 + (each + tails).sum())
 

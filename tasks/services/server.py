@@ -171,7 +171,7 @@ def explain_failure(error: Exception) -> str | None:
 
 
 @contextmanager
-def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Api]:
+def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], object]) -> Iterator[Api]:
     """Yield a Prefect API that answers; flows inside the block use this API. Raises ServerError.
 
     meanwhile: imports the flows; called while the embedded server, if any, starts.

@@ -70,12 +70,11 @@ def run_flow(
     return exit_status(records)
 
 
-def load_flows() -> None:
-    """Import the modules that flows need, which takes seconds."""
-    import flows.compare
-    import flows.ingest  # noqa: F401
-
-    for point in ("refuse_cases", "after_run", "read_past", "after_case", "after_publishing"):
+def load_flow(name: str) -> None:
+    """Import the modules that the flow `name` needs, which takes seconds."""
+    find_flow(name)
+    points = ("refuse_cases", "after_run", "read_past", "after_case", "after_publishing")
+    for point in points[-1:] if name == "ingest" else points:
         find_functions(point)
 
 
@@ -112,7 +111,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
             environment.prepare()
             from tasks.services.server import explain_failure, prefect_api
 
-            api = held.enter_context(prefect_api(lost, load_flows))
+            api = held.enter_context(prefect_api(lost, lambda: load_flow(name)))
             from tasks.services.events import EVENTS
         end_in_time(api)
         from tasks.scrape.window import read_listener

@@ -12,10 +12,10 @@ from prefect.states import Cancelled
 
 from configs.comparison import load_target
 from configs.errors import ConfigError
-from flows.compare import publish_case, run_one
+from flows.compare import run_one
 from flows.compare_steps import resolve_step
 from flows.extensions.preflight.steps import diff_compiles_step
-from flows.publish_steps import publish_step, summarise_step
+from flows.publish_steps import publish_case, publish_step, summarise_step
 from tasks.extensions.preflight.planned_compiles import find_missing_compilers, order_compiles
 from tasks.launch.owners import forget
 from tasks.programs.compile_lanes import count_lanes

@@ -2,15 +2,20 @@
 
 import base64
 import hashlib
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasks.records.text import visible
+from tasks.store.mirror import working_copies
+
+COMPILED = ".templates"  # folder of compiled templates, beside the working copies of buckets
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
@@ -26,11 +31,23 @@ def make_environment(*folders: Path, **known: Any) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=_find_cache(),
     )
     environment.filters["visible"] = visible
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # spaces would be a tenth of the index page
     environment.globals.update(known)
     return environment
+
+
+def _find_cache() -> BytecodeCache | None:
+    """Return the cache of compiled templates, whose compilation takes longer than a page; None if it is not writable.
+
+    Jinja recompiles a template whose text has changed.
+    """
+    folder = working_copies() / COMPILED
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
 
 
 @cache

@@ -20,12 +20,12 @@ def main() -> None:
 
     prepare()
     import flows.cli.app
-    import flows.cli.live_view  # noqa: F401
+    import flows.cli.live_view
+    import flows.compare
+    import flows.ingest  # noqa: F401
     import tasks.services.server  # noqa: F401
     from flows.cli import start
-    from flows.cli.commands.run_flow import load_flows
 
-    load_flows()
     logs: dict[int, Path] = {}
 
     def collect(*_: object) -> None:
