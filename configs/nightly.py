@@ -60,6 +60,8 @@ class Nightly(Frozen):
     slices: dict[Name, Count] = {}  # target → limit of parallel runs
     owners: dict[Name, Text] = {}  # case → owner
     quarantine: tuple[Quarantine, ...] = ()
+    # a duration: repeat an undecided case, both arms in turns, within this time; None: the comparison's repeats alone
+    until_decided: Annotated[str, AfterValidator(_check_duration)] | None = None
     # auto: bisect each case that regressed or died since the previous night, if there are commits in between
     bisect: Literal["auto"] | None = None
     # auto: evaluate the twins of each compared trainer (maxview invariants) in the night's cases

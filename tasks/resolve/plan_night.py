@@ -73,6 +73,7 @@ class NightPlan(Frozen):
     cells: tuple[NightCell, ...] = ()
     comment: str | None = None  # owner/name#12: the pull request or issue to comment on; None: none
     rules: dict[str, VerdictRules] = {}  # comparison → its rules, read when the night was planned
+    decide_budget_s: float | None = None  # seconds for the repeats of an undecided cell; None: do not repeat
     bisect_budget_s: float | None = None  # seconds of run time to bisect each new regression; None: do not bisect
     invariants: bool = False  # evaluate the twins of the compared trainers
 
@@ -260,6 +261,7 @@ def make_plan(
         commits=commits,
         cells=tuple(dict.fromkeys(cells)),
         comment=nightly.comment,
+        decide_budget_s=read_duration(nightly.until_decided) if nightly.until_decided else None,
         bisect_budget_s=read_duration(nightly.bisect_budget) if nightly.bisect == "auto" else None,
         invariants=nightly.invariants == "auto",
         rules=rules,

@@ -22,6 +22,7 @@ from flows.extensions.bisect.flow import bisect
 from flows.extensions.invariants.flow import invariants
 from flows.extensions.nightly.steps import finish_night_step, notify_night_step, plan_night_step, publish_night_step
 from flows.publish_steps import comment_step
+from tasks.diff.repeat_rule import Patience
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
@@ -147,12 +148,14 @@ def name_cell() -> str:
     on_crashed=[end_jobs],
     validate_parameters=False,  # called only by the nightly flow, with valid objects
 )
-def compare_cell(request: Request, out: str, jobs: Jobs, beside: int) -> State[Any]:
+def compare_cell(request: Request, out: str, jobs: Jobs, beside: int, decide_budget_s: float | None) -> State[Any]:
     """Compare one case, as the flow `compare` does. The jobs belong to this flow run and to the night's flow run.
 
     beside: number of the night's other cells of the same comparison.
+    decide_budget_s: seconds for further repeats while the comparison is undecided; None: no further repeats.
     """
-    return compare_cases(request, open_store(out), jobs, beside=beside)
+    patience = None if decide_budget_s is None else Patience(budget_s=decide_budget_s)
+    return compare_cases(request, open_store(out), jobs, patience=patience, beside=beside)
 
 
 def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, events: Mapping[str, Compared]) -> CellResult:
@@ -178,7 +181,7 @@ def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, events:
     def attempt() -> State[Any]:
         """Return the final state of the cell's flow run. Raises the error if a server outage ended it."""
         jobs.check()
-        state: State[Any] = compare_cell(request, store.address, jobs, beside, return_state=True)
+        state: State[Any] = compare_cell(request, store.address, jobs, beside, plan.decide_budget_s, return_state=True)
         error = state.result(raise_on_failure=False) if state.is_failed() and state.name not in VERDICT_STATES else None
         if isinstance(error, Exception) and is_outage(error):
             raise error

@@ -210,15 +210,19 @@ def test_only_new_regressions_between_two_commits_are_bisected(
     assert find_new_regressions(tomorrow, again, store) == []
 
 
-def test_a_night_bisects_only_if_its_file_says_so(plan: Callable[..., NightPlan], tmp_path: Path, store: Store) -> None:
+def test_a_night_does_more_only_if_its_file_says_so(
+    plan: Callable[..., NightPlan], tmp_path: Path, store: Store
+) -> None:
     assert plan().bisect_budget_s is None
     config = tmp_path / "auto.yml"
     config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\nbisect: auto\nbisect_budget: 30m\n")
     night = plan_night(NightOptions(config=str(config)), store, day=date(2026, 11, 25))
     assert night.bisect_budget_s == 1800
     assert not night.invariants
-    config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\ninvariants: auto\n")
-    assert plan_night(NightOptions(config=str(config)), store, day=date(2026, 11, 26)).invariants
+    assert night.decide_budget_s is None
+    config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\ninvariants: auto\nuntil_decided: 5m\n")
+    night = plan_night(NightOptions(config=str(config)), store, day=date(2026, 11, 26))
+    assert (night.invariants, night.decide_budget_s) == (True, 300)
     config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\nbisect: auto\nbisect_budget: soon\n")
     with pytest.raises(ConfigError, match="type for example 90s"):
         plan_night(NightOptions(config=str(config)), store, day=date(2026, 11, 27))
