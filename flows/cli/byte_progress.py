@@ -1,5 +1,6 @@
 """Shows the progress of reading many bytes, as a bar on a terminal or as lines."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,6 +12,14 @@ from tasks.records.text import visible
 from tasks.scrape.window import read_listener
 
 READ_EVERY_S = 10.0  # minimum seconds between two lines
+
+
+def open_stderr() -> Console:
+    """Return a console for progress on standard error. In a pipe or a file it prints lines and redraws nothing.
+
+    Rich takes a pipe for a terminal if FORCE_COLOR or TTY_COMPATIBLE is set, as in CI: redraws would fill its log.
+    """
+    return Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
 
 
 @contextmanager

@@ -1,14 +1,17 @@
 """The live view of a comparison."""
 
 import io
+import sys
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from flows.cli.byte_progress import open_stderr
 from flows.cli.live_view import LiveView
 from tasks.records import RunPlan
 from tasks.resolve.plans import Request, resolve
-from tasks.services.events import Planned, Reused
+from tasks.services.events import Planned, Reused, Troubled
 
 HEIGHT = 8
 
@@ -53,3 +56,12 @@ def test_a_long_log_that_is_read_replaces_the_wait_for_the_server() -> None:
     assert "reading long.log" in shown
     assert "1024/4096 MiB" in shown
     assert "starting Prefect" not in shown
+
+
+def test_a_pipe_gets_no_redraws_even_if_colours_are_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in CI
+    pipe = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", pipe)
+    with LiveView(open_stderr()) as view:
+        view.show(Troubled("one event"))
+    assert pipe.getvalue() == "one event\n"

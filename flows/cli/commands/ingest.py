@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from flows.cli.commands.common_options import Full, Json, absolute_place, check_out
 from flows.cli.commands.run_flow import run_flow
@@ -22,13 +21,13 @@ def ingest(
     json_: Json = False,
 ) -> int:
     """Compare runs from their logs."""
-    from flows.cli.byte_progress import show_reads
+    from flows.cli.byte_progress import open_stderr, show_reads
     from tasks.diff.compare_logs import check_words
     from tasks.ingest.given_logs import assign_sides, open_arms
 
     check_words(options.target, options.tolerances)
     sides = assign_sides(logs or (), options.baseline, options.candidate)
-    with show_reads(Console(stderr=True)), open_arms(sides, aa=options.aa):
+    with show_reads(open_stderr()), open_arms(sides, aa=options.aa):
         pass  # raises for logs that cannot be compared, before a flow run begins
     check_out(options.out)
 

@@ -88,6 +88,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
 
     If the embedded server cannot be restarted, publishes the finished cases and ends the process with exit status 2.
     """
+    from flows.cli.byte_progress import open_stderr
     from flows.cli.interrupts import NothingToUndo, end_at_once
     from flows.cli.live_view import LiveView
 
@@ -104,7 +105,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
         finally:
             end_at_once(code=2)
 
-    with LiveView(Console(stderr=True)) as view, ExitStack() as held:
+    with LiveView(open_stderr()) as view, ExitStack() as held:
         with NothingToUndo():
             from tasks.services import prefect_settings as environment
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 
 
 def scrape(
@@ -26,11 +25,11 @@ def scrape(
     A stream may still be growing (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and shows the lines so far.
     Step lines that cannot be read are reported on standard error; the exit status stays 0.
     """
-    from flows.cli.byte_progress import show_reads
+    from flows.cli.byte_progress import open_stderr, show_reads
     from tasks.ingest.log_sources import read_sources
     from tasks.publish.terminal.scrape_output import show_progress, show_reading, warn_of_unread
 
-    errors = Console(stderr=True)
+    errors = open_stderr()
     with show_reads(errors):
         reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=partial(show_progress, errors))
     show_reading(reading, format_, output)

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from flows.cli.commands.common_options import Json
 
@@ -35,7 +34,7 @@ def verify(
         if len(checkpoints) != 1 or record or check or deep:
             raise ValueError("--against takes one checkpoint or run, and neither --record, --check nor --deep")
         return _compare(checkpoints[0], against, as_json=json_)
-    from flows.cli.byte_progress import byte_progress
+    from flows.cli.byte_progress import byte_progress, open_stderr
     from tasks.publish.terminal.checkpoint_report import show_proofs
     from tasks.verify.verification import verify_checkpoints
 
@@ -44,7 +43,7 @@ def verify(
     mode: Literal["record", "check", "none"] = "record" if record else "check" if check else "none"
     proofs: list[CheckpointProof] = []
     wrong: list[str] = []
-    with byte_progress(Console(stderr=True)) as progress:
+    with byte_progress(open_stderr()) as progress:
         for path in checkpoints:
             try:
                 for proof in verify_checkpoints(path, mode=mode, deep=deep, on_progress=progress):
@@ -59,11 +58,11 @@ def verify(
 
 
 def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
-    from flows.cli.byte_progress import byte_progress
+    from flows.cli.byte_progress import byte_progress, open_stderr
     from tasks.publish.terminal.checkpoint_report import show_difference
     from tasks.verify.compare_checkpoints import compare_checkpoints
 
-    with byte_progress(Console(stderr=True)) as progress:
+    with byte_progress(open_stderr()) as progress:
         found = compare_checkpoints(checkpoint, other, on_progress=progress)
     show_difference(found, as_json=as_json)
     return 0 if found.equal else 1
