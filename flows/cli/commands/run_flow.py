@@ -60,10 +60,8 @@ def run_flow(
         for number, (record, page) in enumerate(view.comparisons):
             if number:
                 console.print()
-            remote = "://" in page.address
-            shown = page.address if remote else page.path.absolute().as_uri()
             link = page.link if page.link.startswith("http") else None
-            print_comparison(console, record, page=shown, link=link, full=full)
+            print_comparison(console, record, page=page.place, link=link, full=full)
         if len(records) > 1:
             console.print(render_floors(records, left_out))
             print(f"index: {index_of(parameters['out'])}")

@@ -20,8 +20,8 @@ class PublishedPage(Frozen):
 
     @property
     def place(self) -> str:
-        """Return the address to print in a terminal: the path from the working directory, or the bucket's address."""
-        return os.path.relpath(self.path) if self.address == str(self.path) else self.address
+        """Return the address to print in a terminal, where it can be clicked: a file's URL, or the bucket's address."""
+        return self.path.absolute().as_uri() if self.address == str(self.path) else self.address
 
     @property
     def shown(self) -> str:

@@ -8,12 +8,15 @@ from typing import Literal, NamedTuple
 
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_rows import ABSENT, DIED, NOT_JUDGED
+from tasks.metrics.maxview_metrics import FINAL_LOSS
+from tasks.metrics.result_metrics import EVALUATION, FINAL_STATE, FUNCTION, LOSS, ROUNDING, VALUES
 from tasks.metrics.table import METRICS
-from tasks.metrics.time_metrics import STEP_TIME
+from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff, Verdict
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
+RUN_TIMES = frozenset({"stall_s", "goodput"})  # rows about a run's time that is no step
 DIGITS = 6  # significant digits of a decimal number in a difference
 MAX_HEADING_LENGTH = 16  # characters of an arm's name in a narrow column
 SHORT = 64  # characters of the first clauses of a text, unless the first clause alone is longer
@@ -76,10 +79,17 @@ AGAIN: dict[DeathKind, str] = {
     "other": "Not known: the cause is of no known kind.",
 }
 
-GROUPS: dict[Literal["maxview", "ours"], str] = {
-    "maxview": "MaxView's rows",
-    "ours": "Beyond MaxView",
+# heading of a group of rows -> its metrics
+FAMILIES: dict[str, frozenset[str]] = {
+    "Speed": frozenset(
+        {"tflops_per_device", "tokens_per_s", "avg_step_time_s", *(metric.name for metric in TIME_METRICS)} - RUN_TIMES
+    ),
+    "Numerics": frozenset(
+        metric.name for metric in (FINAL_LOSS, LOSS, FUNCTION, EVALUATION, VALUES, ROUNDING, FINAL_STATE)
+    ),
+    "Memory": frozenset({"memory_percent", "program_memory_gb"}),
 }
+RUN = "Run"  # the group of all other rows
 
 
 def count_rows(record: ComparisonRecord, word: Verdict) -> int:
@@ -92,9 +102,14 @@ def list_rows_to_explain(record: ComparisonRecord) -> list[MetricDiff]:
     return [row for row in record.rows if row.verdict not in ("same", NOT_JUDGED)]
 
 
-def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> str:
-    """Return the heading of a group of rows; compiles have one heading for both groups."""
-    return "The compiled step" if record.programs else GROUPS[group]
+def group_rows(record: ComparisonRecord) -> dict[str, list[MetricDiff]]:
+    """Return heading → rows; compiles have one group. In each group, rows that MaxView lacks come first."""
+    if record.programs:
+        return {"The compiled step": list(record.rows)}
+    groups: dict[str, list[MetricDiff]] = {name: [] for name in (*FAMILIES, RUN)}
+    for row in sorted(record.rows, key=lambda row: row.group == "maxview"):
+        groups[next((name for name, metrics in FAMILIES.items() if row.metric in metrics), RUN)].append(row)
+    return {name: rows for name, rows in groups.items() if rows}
 
 
 def name_row(record: ComparisonRecord, row: MetricDiff) -> str:
@@ -175,7 +190,7 @@ def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
     if words == "—" and row.difference:  # a count whose cells are in billions
         words = f"{row.difference:+,.0f}"
     if row.effect_text and row.group == "ours":
-        words = f"{words}: {visible(row.effect_text)}"
+        words = visible(row.effect_text)
     if brief or row.metric in SHOWN_ONLY:
         return words
     little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")

@@ -25,6 +25,7 @@ from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts, s
 from tasks.publish.page.curve_data import list_marks, write_figures
 from tasks.publish.page.differences import compare_facts, list_differences
 from tasks.publish.page.log_files import Lines, Logs
+from tasks.publish.page.picture import draw_picture, draw_reach
 from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.git import MAX_COMMITS
@@ -85,6 +86,8 @@ def write_page(
             facts=compare_facts(record),
             effects=effects,
             brief=brief,
+            picture=draw_picture(record),
+            reach=draw_reach(record),
             first_curve=first_curve,
             logs=logs,
             home=home,

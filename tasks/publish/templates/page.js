@@ -15,25 +15,25 @@ const curve = async (number) => {
   return known.get(number);
 };
 
-// ---- a phone folds the secondary sections
+// ---- the secondary sections are folded, on a phone all but three
 const reveal = (element) => { for (let at = element; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true; };
 const phone = matchMedia("(max-width: 40rem)").matches;
-if (phone) for (const section of all("main > section:not(.front, #why, #metrics, #curves)")) {
+for (const section of all(phone ? "main > section:not(.front, #why, #metrics, #curves)" : "#parity, #schedule, #floors, #differences, #checkpoints, #curves:not(:has(option + option))")) {
   const part = make("details", "part"), head = make("summary");
   head.append(section.querySelector("h2"));
   part.append(head, ...section.childNodes);
   section.append(part);
 }
 
-// ---- rows of one verdict; a phone first shows the rows that need a look
+// ---- rows of one verdict; at first only those that need a look
 const calm = byId("calm"), words = all("[data-rows]");
 const showRows = (word) => {
   for (const button of words) button.setAttribute("aria-pressed", button.dataset.rows === word);
-  const brief = phone && !word && !calm.dataset.all, rows = all("[data-verdict]");
+  const brief = !word && !calm.dataset.all, rows = all("[data-verdict]");
   for (const row of rows) row.hidden = word ? row.dataset.verdict !== word : brief && ["same", "not judged"].includes(row.dataset.verdict);
   for (const group of all("#metrics tr.group")) group.hidden = !group.parentNode.querySelector("[data-verdict]:not([hidden])");
   const left = rows.filter((row) => row.hidden).length;
-  Object.assign(calm, { hidden: !brief || !left, textContent: `show ${left} rows that are the same or not judged` });
+  Object.assign(calm, { hidden: !brief || !left, textContent: `${left} rows same or not judged ▸` });
   remember("rows", word);
 };
 for (const button of words) button.addEventListener("click", () => {

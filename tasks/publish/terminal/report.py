@@ -24,15 +24,14 @@ from tasks.publish.content.explanation_sections import TITLE, headline_of, list_
 from tasks.publish.content.time_bars import describe_part, list_parts
 from tasks.publish.content.verdict_words import (
     EFFECTS,
-    GROUPS,
     HOLDS,
     MAX_HEADING_LENGTH,
     OUTCOMES,
     absent_text,
     describe_coverage,
+    group_rows,
     list_findings,
     list_rows_to_explain,
-    name_group,
     name_heading,
     name_verdict,
     show_cells,
@@ -239,12 +238,10 @@ class _Metrics:
         columns = [*zip(heads, *cells, strict=True)]
         widths = share_width(columns, options.max_width - GAP * (len(heads) - 1))
         first = True
-        for group in GROUPS:
-            of_group = [pair for pair in zip(self.record.rows, cells, strict=True) if pair[0].group == group]
-            if not of_group:
-                continue
-            if group != "maxview":  # MaxView's rows need no heading. Inside the table, rich would fold the heading.
-                yield Text(f"{'' if first else chr(10)}{name_group(self.record, group)}", style="dim")
+        for group, rows in group_rows(self.record).items():
+            of_group = [pair for pair in zip(self.record.rows, cells, strict=True) if pair[0] in rows]
+            # inside the table, rich would fold the heading
+            yield Text(f"{'' if first else chr(10)}{group}", style="dim")
             table = Table(
                 box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True,
                 show_header=first,

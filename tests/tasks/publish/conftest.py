@@ -29,6 +29,12 @@ from tasks.store import open_store
 type Lines = list[tuple[int, str]]
 
 WAIT_MS = 120_000
+NARROW = 640  # px: on narrower screens tests open what they need
+UNFOLD = """() => {
+    for (const part of document.querySelectorAll("details.part")) part.open = true;
+    const calm = document.querySelector("#calm:not([hidden])");
+    if (calm) calm.click();
+}"""  # opens the secondary sections of a page, and its rows that are the same
 BRANCH = "feat/Migrate-Decoder-And-Tests-to-NNX"
 RUN_MAIN = "main_20260418_180000"
 RUN_BRANCH = "feat_Migrate_Decoder_And_Tests_to_NNX_20260419_063615"
@@ -339,7 +345,9 @@ class Opener:
         self._browser = browser
         self._contexts: list[Any] = []
 
-    def __call__(self, address: str, *, width: int = 1280, ready: bool = True, **options: Any) -> Visit:
+    def __call__(
+        self, address: str, *, width: int = 1280, ready: bool = True, unfolded: bool = True, **options: Any
+    ) -> Visit:
         context = self._browser.new_context(viewport={"width": width, "height": 900}, **options)
         context.set_default_timeout(WAIT_MS)
         self._contexts.append(context)
@@ -351,6 +359,8 @@ class Opener:
         visit.page.goto(address)
         if ready:
             visit.page.wait_for_selector("html[data-ready=yes]", state="attached")
+            if unfolded and width > NARROW:
+                visit.page.evaluate(UNFOLD)
         return visit
 
     def close(self) -> None:

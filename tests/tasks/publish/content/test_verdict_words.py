@@ -62,10 +62,10 @@ def test_a_short_reason_consists_of_complete_clauses(reason: str, short: str) ->
         (
             ONE_PROGRAM,
             "same",
-            "-0.1: -25.2 % (noise)",
+            "-25.2 % (noise)",
         ),  # otherwise a large figure stands beside "same" without a reason
-        (ONE_RUN, "regressed", "-0.1: -25.2 % (one run of each)"),
-        (ONE_RUN, "same", "-0.1: -25.2 %"),
+        (ONE_RUN, "regressed", "-25.2 % (one run of each)"),
+        (ONE_RUN, "same", "-25.2 %"),
     ],
 )
 def test_a_difference_states_its_evidence(

@@ -88,14 +88,25 @@ def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Visit, addre
     assert seen.complaints == []
 
 
-@pytest.mark.parametrize(("device", "most"), [({"width": 1440}, 420), (PHONE, 700)])
-def test_the_deciding_row_is_on_the_first_screen(visit: Visit, address: str, device: dict[str, Any], most: int) -> None:
+@pytest.mark.parametrize("device", [{"width": 1440}, PHONE])
+def test_the_first_screen_has_verdict_certainty_and_next_step(
+    visit: Visit, address: str, device: dict[str, Any]
+) -> None:
     page = visit(address, **device).page
-    row = page.locator("#deciding tr")
-    box = row.bounding_box()
-    assert box["y"] <= most
-    assert row.locator("[data-label=verdict]").inner_text().endswith("unknown")
+    for selector in ("#headline", ".sure", ".front .commands"):
+        box = page.locator(selector).bounding_box()
+        assert box["y"] + box["height"] <= 700
     assert page.locator(".front .commands code").count() == 1  # a single command
+
+
+def test_rows_that_are_the_same_are_opened_on_request(visit: Visit, address: str) -> None:
+    page = visit(address, unfolded=False).page
+    words = {row.get_attribute("data-verdict") for row in page.locator("tr[data-verdict]:visible").all()}
+    assert words
+    assert not words & {"same", "not judged"}
+    page.click("#calm")
+    words = {row.get_attribute("data-verdict") for row in page.locator("tr[data-verdict]:visible").all()}
+    assert {"same", "not judged"} <= words
 
 
 @pytest.mark.parametrize("number", [0, 3, 5])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tasks.publish.content.brief import make_brief
-from tasks.publish.content.verdict_words import MAX_CLAUSE_LENGTH, difference_text
+from tasks.publish.content.verdict_words import MAX_CLAUSE_LENGTH, difference_text, group_rows
 from tasks.publish.page.write_page import write_page
 from tasks.records import (
     CheckpointEvent,
@@ -258,7 +258,7 @@ def test_a_dead_arm_is_shown_with_its_cause(tmp_path: Path, record_000: Comparis
     for cell in root.one("section", id="metrics").all("td", class_="num"):
         assert cell.text, "a blank cell hides a dead run"
     assert [row.attributes["id"] for row in root.one("section", id="metrics").all("tr") if "id" in row.attributes] == [
-        f"m-{row.metric}" for row in sorted(record_000.rows, key=lambda row: row.group != "maxview")
+        f"m-{row.metric}" for rows in group_rows(record_000).values() for row in rows
     ]
     dead = root.one("tr", id="m-tflops_per_device").one("td", data_label="candidate")
     assert (dead.text, dead.one("a").attributes["href"]) == ("–, died", "#death-candidate")
