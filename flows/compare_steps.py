@@ -30,7 +30,7 @@ from tasks.launch import job
 from tasks.launch.job import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, rejoin_attempts, watch
 from tasks.programs.compare_lowered import compare_program_files
-from tasks.publish.markdown.artifacts import artifact_key
+from tasks.publish.markdown.elements import artifact_key
 from tasks.records import (
     CheckpointDifference,
     CheckpointProof,

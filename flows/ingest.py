@@ -12,15 +12,8 @@ from flows.publish_steps import publish_case
 from tasks.diff.compare_logs import UNTITLED, LogArguments, check_words
 from tasks.ingest.given_logs import assign_sides
 from tasks.resolve.options import IngestOptions
-from tasks.services.prefect_ui import (
-    final_state,
-    log_result,
-    show_name,
-    tag_run,
-    unless_named,
-    with_parameters_of,
-    with_plain_parameters,
-)
+from tasks.services.flow_names import show_name, unless_named
+from tasks.services.prefect_ui import final_state, log_result, tag_run, with_parameters_of, with_plain_parameters
 from tasks.store import open_store
 
 

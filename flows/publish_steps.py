@@ -12,7 +12,8 @@ from prefect.runtime import flow_run
 
 from flows.step_parts import IO, show_link, show_text
 from tasks.publish.content.page_address import PublishedPage, find_page
-from tasks.publish.markdown.artifacts import artifact_key, summary_description, summary_markdown, table_rows
+from tasks.publish.markdown.artifacts import summary_description, summary_markdown, table_rows
+from tasks.publish.markdown.elements import artifact_key
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.services.events import EVENTS, Compared

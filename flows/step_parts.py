@@ -7,7 +7,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE, CachePolicy
 
 from tasks.publish.content.page_address import PublishedPage
-from tasks.publish.markdown.artifacts import artifact_key, escape_markdown
+from tasks.publish.markdown.elements import artifact_key, escape_markdown
 from tasks.services.outage import outlast
 
 

@@ -1,7 +1,6 @@
 """A flow run in Prefect's user interface: its form of parameters, name, tags, last log lines and final state."""
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature
@@ -22,12 +21,10 @@ from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.diff import exit_status
 from tasks.records import ComparisonRecord
-from tasks.records.text import shorten, visible
 from tasks.resolve.refs import WORKING_TREE
+from tasks.services.flow_names import show_name
 from tasks.services.outage import unless_away
 
-MAX_NAME_LENGTH = 400  # characters: enough for a name that lists all cases of a comparison
-GENERATED = re.compile(r"[a-z]+-[a-z]+")  # a random name by Prefect or its run form, such as witty-otter
 # Prefect's loggers that print a traceback for a Failed state
 ENGINE = ("prefect.engine", "prefect.flow_runs")
 # Names of Failed states that express a verdict, although the flow itself succeeded.
@@ -86,26 +83,6 @@ def tag_run(comparison: str, cases: Sequence[str], target: str | None, refs: Seq
     tags = {show_name(f"{name}:{value}") for name, value in facts if value}
     with unless_away(), get_client(sync_client=True) as client:
         client.update_flow_run(UUID(flow_run.id), tags=sorted({*flow_run.tags, *tags}))
-
-
-def unless_named(describe: Callable[[], str]) -> Callable[[], str]:
-    """Return a function that returns the name of the current flow run.
-
-    The name is the user's, e.g. from the run form. A name like those that Prefect generates (GENERATED) is replaced by
-    the result of `describe`.
-    """
-
-    @wraps(describe)
-    def name() -> str:
-        given = flow_run.name
-        return describe() if not given or GENERATED.fullmatch(given) else show_name(given)
-
-    return name
-
-
-def show_name(text: str) -> str:
-    """Return an untrusted text as a flow run's name: one line, shortened, control characters made visible."""
-    return shorten(visible(text), MAX_NAME_LENGTH)
 
 
 def name_comparison(

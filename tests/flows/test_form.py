@@ -12,7 +12,7 @@ from flows.extensions.nightly.flow import nightly
 from flows.extensions.preflight.flow import preflight
 from flows.ingest import ingest
 from flows.reap import reap
-from tasks.services.prefect_ui import show_name
+from tasks.services.flow_names import show_name
 
 
 @pytest.mark.parametrize("flow", [compare, ingest, nightly, preflight, reap], ids=lambda flow: flow.name)

@@ -46,8 +46,9 @@ from tasks.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry, R
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import CompileRequest, Request
 from tasks.services.events import EVENTS, Bisected, Planned, Replanned
+from tasks.services.flow_names import show_name, unless_named
 from tasks.services.flow_runs import end_jobs
-from tasks.services.prefect_ui import CHANGED, REGRESSED, log_result, show_name, unless_named, with_parameters_of
+from tasks.services.prefect_ui import CHANGED, REGRESSED, log_result, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped, in_lanes
 from tasks.services.slices import slice_of
 from tasks.store import Store, open_store

@@ -20,7 +20,7 @@ from tasks.extensions.bisect.search import next_action
 from tasks.extensions.bisect.terms import Finish, Judge, Limits, Line, Train
 from tasks.extensions.bisect.turns_judge import time_beside_good
 from tasks.publish.content.page_address import PublishedPage, find_page
-from tasks.publish.markdown.artifacts import artifact_key, escape_markdown
+from tasks.publish.markdown.elements import artifact_key, escape_markdown
 from tasks.records import BisectedPoint, Bisection, LedgerEntry, ProgramExplanation, RunPlan, RunRecord
 from tasks.services.outage import outlast, unless_away
 from tasks.store import Store

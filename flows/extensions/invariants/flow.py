@@ -13,7 +13,8 @@ from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.make_record import request_twins
 from tasks.extensions.invariants.twin_files import load_twins
 from tasks.extensions.invariants.twin_plans import choose_cases
-from tasks.services.prefect_ui import CHANGED, log_result, show_name, unless_named, with_parameters_of
+from tasks.services.flow_names import show_name, unless_named
+from tasks.services.prefect_ui import CHANGED, log_result, with_parameters_of
 from tasks.services.pull_request import parse_pull_request
 from tasks.store import open_store
 

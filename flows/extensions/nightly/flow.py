@@ -40,9 +40,10 @@ from tasks.resolve.plan_night import (
 )
 from tasks.resolve.plans import Request
 from tasks.services.events import EVENTS, Bisected, Compared, Event
+from tasks.services.flow_names import unless_named
 from tasks.services.flow_runs import end_jobs
 from tasks.services.outage import is_outage, outlast
-from tasks.services.prefect_ui import VERDICT_STATES, log_result, name_comparison, unless_named, with_parameters_of
+from tasks.services.prefect_ui import VERDICT_STATES, log_result, name_comparison, with_parameters_of
 from tasks.services.running_jobs import Jobs, in_lanes
 from tasks.store import Store, open_store
 

@@ -23,8 +23,9 @@ from tasks.records import ComparisonRecord, RunPlan
 from tasks.resolve.options import PreflightOptions
 from tasks.resolve.plans import CompileRequest, Request, request_compiles
 from tasks.services.events import EVENTS, Planned, Troubled
+from tasks.services.flow_names import show_name, unless_named
 from tasks.services.flow_runs import end_jobs
-from tasks.services.prefect_ui import final_state, log_result, show_name, tag_run, unless_named, with_parameters_of
+from tasks.services.prefect_ui import final_state, log_result, tag_run, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped, in_lanes
 from tasks.store import Store, open_store
 

@@ -15,7 +15,7 @@ from tasks.extensions.bisect.describe_bisection import show_counts
 from tasks.extensions.bisect.ledger import show_size
 from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.markdown.artifacts import draw_table, escape_markdown
+from tasks.publish.markdown.elements import draw_table, escape_markdown
 from tasks.publish.site.index_page import link_home
 from tasks.publish.terminal.typed_command import as_typed
 from tasks.records import BisectedPoint, Bisection, Explanation

@@ -3,9 +3,8 @@
 An arm is one of the two compared versions.
 """
 
-import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tasks.publish.content.brief import Brief, Death, Strip, make_brief
 from tasks.publish.content.verdict_words import (
@@ -17,29 +16,12 @@ from tasks.publish.content.verdict_words import (
     outcome_of,
     threshold_text,
 )
+from tasks.publish.markdown.elements import MAX_TEXT_LENGTH, draw_table, escape_markdown
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
-MAX_KEY_LENGTH = 100  # characters
 MAX_BYTES = 2_000  # of a summary
 MAX_LINE_LENGTH = 200  # characters of a line of a log
-MAX_TEXT_LENGTH = 600  # characters of a text in an artifact; the page has the full text
-
-_MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
-
-
-def artifact_key(*parts: str) -> str:
-    """Return a Prefect artifact key for names: lowercase letters, digits and dashes, at most 100 characters.
-
-    The names are joined by dashes. Underscores and dots become dashes: `01_base` gives `01-base`. If anything else is
-    changed or cut off, a short hash is added, so that `feat/x` and `feat:x` do not overwrite each other.
-    """
-    wanted = "-".join(parts)
-    key = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
-    if key == re.sub(r"[_.]", "-", wanted) and 0 < len(key) <= MAX_KEY_LENGTH:
-        return key
-    digest = hashlib.sha256(wanted.encode("utf-8", "backslashreplace")).hexdigest()[:8]
-    return f"{key[: MAX_KEY_LENGTH - 9].strip('-')}-{digest}".strip("-")
 
 
 def summary_description(record: ComparisonRecord) -> str:
@@ -117,21 +99,7 @@ def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
     }
 
 
-def escape_markdown(text: str) -> str:
-    """Return the text for Markdown and its tables: shortened, and with escaped markup, HTML, links and `@name`."""
-    escaped = _MARKDOWN.sub(r"\\\1", shorten(visible(text), MAX_TEXT_LENGTH))
-    escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return escaped.replace("://", ":&#47;&#47;").replace("www.", "www&#46;").replace("@", "&#64;")
-
-
 _md = escape_markdown
-
-
-def draw_table(heads: Sequence[str], alignment: str, rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table. alignment: one letter per column, l (left), r (right) or c (centre)."""
-    marks = "|".join({"l": ":--", "r": "--:", "c": ":-:"}[side] for side in alignment)
-    head, *others = (f"| {' | '.join(cells)} |" for cells in (heads, *rows))
-    return "\n".join([head, f"|{marks}|", *others])
 
 
 def _code(text: str) -> str:

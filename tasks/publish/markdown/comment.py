@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from tasks.publish.content.brief import make_brief
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.content.verdict_words import WORST_FIRST, name_verdict, outcome_of
-from tasks.publish.markdown.artifacts import draw_table, escape_markdown, summary_markdown
+from tasks.publish.markdown.artifacts import summary_markdown
+from tasks.publish.markdown.elements import draw_table, escape_markdown
 from tasks.publish.markdown.night import MARKER
 from tasks.records import ComparisonRecord
 from tasks.records.text import shorten

@@ -7,7 +7,7 @@ makes the night bad (`CellResult.counts`).
 from collections.abc import Sequence
 
 from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
-from tasks.publish.markdown.artifacts import draw_table, escape_markdown
+from tasks.publish.markdown.elements import draw_table, escape_markdown
 from tasks.records.text import shorten, visible
 from tasks.resolve.plan_night import CellResult, NightRecord
 

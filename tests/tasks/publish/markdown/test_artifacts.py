@@ -11,7 +11,8 @@ from markdown_it.token import Token
 
 from tasks.publish.content.brief import make_brief
 from tasks.publish.content.verdict_words import AGAIN
-from tasks.publish.markdown.artifacts import MAX_BYTES, artifact_key, summary_description, summary_markdown, table_rows
+from tasks.publish.markdown.artifacts import MAX_BYTES, summary_description, summary_markdown, table_rows
+from tasks.publish.markdown.elements import artifact_key
 from tasks.records import ComparisonRecord, Curve, MetricDiff, NextStep
 
 
