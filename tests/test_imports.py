@@ -67,3 +67,18 @@ def test_every_module_begins_with_a_sentence() -> None:
 
 def test_tasks_has_no_loose_modules() -> None:
     assert {path.name for path in (ROOT / "tasks").glob("*.py")} == {"__init__.py"}
+
+
+FIRST_FILES = [*(ROOT / "tasks").glob("*/__init__.py"), *(ROOT / "tasks" / "extensions").glob("*/__init__.py")]
+PACKAGES = sorted(path.parent for path in FIRST_FILES if path.parent.name != "extensions")
+
+
+@pytest.mark.parametrize(
+    "package", [path for path in PACKAGES if path.name != "extensions"], ids=lambda path: path.name
+)
+def test_a_package_begins_with_its_input_its_output_and_the_file_to_read_first(package: Path) -> None:
+    doc = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    _, _, rest = doc.partition("\n\nIn: ")
+    assert "Out: " in rest, doc
+    first = rest.partition("Read first: ")[2].removesuffix(".").split(",")[0]
+    assert (package / first).is_file() or (ROOT / first).is_file(), first
