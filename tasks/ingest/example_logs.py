@@ -23,7 +23,9 @@ CASES = (
     (MAIN_VS_BRANCH, "01_base"), (MAIN_VS_BRANCH, "03_dropout"), (MAIN_VS_BRANCH, "04_int8"),
     (MAIN_VS_BRANCH, "06_moe"), (MAIN_VS_BRANCH, "10_shardy_true"), (MAIN_VS_BRANCH, "16_f32_exact"),
 )  # fmt: skip
-REPEATS = {LINEN_VS_NNX: 3, MAIN_VS_BRANCH: 1}  # usual runs of each arm; a single run decides only a large difference
+REPEATS = 3  # usual runs of each arm
+# case and night of the branch with one run of each arm, which decides only a large difference
+ONE_RUN = (("03_dropout", NIGHTS - 1), ("16_f32_exact", NIGHTS - 1))
 FURTHER = 2  # extra runs of an arm with one run: the comparison's page suggests a command that needs them
 PACE = {"01_base": 0.94, "04_int8": 1.08}  # case → step time of the branch ÷ that of main, from MOVED_FROM on
 
@@ -55,9 +57,7 @@ def example_pairs() -> Iterator[ExamplePair]:
             on_branch = comparison == MAIN_VS_BRANCH
             names = ("main", BRANCH) if on_branch else ("linen", "nnx")
             has_moved = on_branch and night >= MOVED_FROM
-            # the branch regresses here in the last night; in earlier nights it has enough runs for the verdict *same*
-            steady = case == "03_dropout" and night < NIGHTS - 1
-            count = REPEATS[LINEN_VS_NNX if steady else comparison]
+            count = 1 if on_branch and (case, night) in ONE_RUN else REPEATS
             starts = [start + timedelta(minutes=2 * run) for run in range(count + FURTHER * (count == 1))]
             write = partial(
                 _log,

@@ -36,9 +36,9 @@ def test_planted_changes_are_found(maxview: Maxview, tmp_path: Path) -> None:
     assert (trained.comparison, trained.case, trained.verdict) == ("linen-vs-nnx", "01_base", "same")
     assert last["main-vs-branch", "03_dropout"].verdict == "regressed"  # two of three steps wait 20 ms
     assert last["main-vs-branch", "04_int8"].verdict == "regressed"
-    assert last["main-vs-branch", "04_int8"].ratio == pytest.approx(1.08, abs=0.02)  # 8 % were planted
+    assert last["main-vs-branch", "04_int8"].effect == pytest.approx(0.08, abs=0.02)  # 8 % were planted
     assert last["main-vs-branch", "10_shardy_true"].died
-    assert len(index.nights) == 5
+    assert len(index.nights) == 7
     history = (out / "history.html").read_text()
     assert "3 changes of level</h1>" in history  # all changes of a case are one entry
     assert SUBJECTS[-1] in history  # the commit between the two nights
