@@ -134,8 +134,8 @@ def compare_arguments(left: RecordedStep, right: RecordedStep) -> dict[str, Any]
         different = ours.size if ours.shape != theirs.shape else _count_different(ours, theirs)
         row = {"role": slot.role, "meaning": slot.meaning, "size": int(ours.size), "type": slot.type, "norm": None}
         rows.append(row | {"different": int(different)})
-    unmatched = [f"{name}: {key[1]}" for name, one, other in (("left", *sides), ("right", *sides[::-1]))
-                 for key in one.keys() - other.keys()]  # fmt: skip
+    unmatched = [f"left: {meaning}" for _, meaning in sides[0].keys() - sides[1].keys()]
+    unmatched += [f"right: {meaning}" for _, meaning in sides[1].keys() - sides[0].keys()]
     return {"states": [{"state": "resumed", "results": rows}], "unmatched": unmatched, "exact": True}
 
 

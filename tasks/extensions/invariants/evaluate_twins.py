@@ -151,9 +151,14 @@ def compare_recorded(
     """
     files, settings = [], []
     for (pair, (left, right)), change in product(wanted, planted):
-        own = {"left": str(left.folder), "right": str(right.folder), "batch": pair.twin.batch, "planted": change}
+        own: dict[str, Any] = {
+            "left": str(left.folder),
+            "right": str(right.folder),
+            "batch": pair.twin.batch,
+            "planted": change,
+        }
         own |= {"exact": pair.twin.resume is not None}
-        own["parameters"] = {end: how.model_dump() for end, how in pair.twin.parameters.items()}  # type: ignore[assignment]
+        own["parameters"] = {end: how.model_dump() for end, how in pair.twin.parameters.items()}
         result = folder / COMPARED / f"{hash_identity(own)}.json"
         files.append(result)
         if not result.exists():
