@@ -60,7 +60,14 @@ from tasks.resolve.plans import Request, request_comparison
 from tasks.services.events import EVENTS, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
 from tasks.services.flow_names import unless_named
 from tasks.services.flow_runs import end_jobs
-from tasks.services.prefect_ui import final_state, log_result, name_comparison, tag_run, with_parameters_of
+from tasks.services.prefect_ui import (
+    final_state,
+    log_result,
+    name_comparison,
+    name_outcome,
+    tag_run,
+    with_parameters_of,
+)
 from tasks.services.pull_request import parse_pull_request
 from tasks.services.running_jobs import Jobs, Stopped, held_job, held_run
 from tasks.services.slices import slice_of
@@ -173,6 +180,7 @@ def compare_cases(
         EVENTS.put(Troubled(problem))
     forget([flow_run.id], store)
     log_result((f"{result.case}: {result.headline}", page.shown) for result, page in comparisons)
+    name_outcome(results)
     return final_state(results, problem)
 
 

@@ -13,7 +13,14 @@ from tasks.diff.compare_logs import UNTITLED, LogArguments, check_words
 from tasks.ingest.given_logs import assign_sides
 from tasks.resolve.options import IngestOptions
 from tasks.services.flow_names import show_name, unless_named
-from tasks.services.prefect_ui import final_state, log_result, tag_run, with_parameters_of, with_plain_parameters
+from tasks.services.prefect_ui import (
+    final_state,
+    log_result,
+    name_outcome,
+    tag_run,
+    with_parameters_of,
+    with_plain_parameters,
+)
 from tasks.store import open_store
 
 
@@ -40,4 +47,5 @@ def ingest(options: IngestOptions) -> State[Any]:
     comparison = diff_logs(records, case, options, given, store)
     _, page = publish_case(comparison, store, records, table="ingest")
     log_result([(f"{comparison.case}: {comparison.headline}", page.shown)])
+    name_outcome([comparison])
     return final_state([comparison])

@@ -1,6 +1,7 @@
 """A flow run in Prefect's user interface: its form of parameters, name, tags, last log lines and final state."""
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from inspect import Parameter, Signature
@@ -20,6 +21,9 @@ from pydantic_core import to_jsonable_python
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.diff import exit_status
+from tasks.diff.next_step import find_deciding_row
+from tasks.publish.content.brief import show_percent
+from tasks.publish.content.verdict_words import OUTCOMES, WORST_FIRST, outcome_of
 from tasks.records import ComparisonRecord
 from tasks.resolve.refs import WORKING_TREE
 from tasks.services.flow_names import show_name
@@ -27,6 +31,8 @@ from tasks.services.outage import unless_away
 
 # Prefect's loggers that print a traceback for a Failed state
 ENGINE = ("prefect.engine", "prefect.flow_runs")
+# the outcome in the name of a flow run that is run again
+OUTCOME = re.compile(rf" · [{''.join(word.sign for word in OUTCOMES.values())}] .*$")
 # Names of Failed states that express a verdict, although the flow itself succeeded.
 REGRESSED, CHANGED = VERDICT_STATES = ("Regressed", "Changed")
 
@@ -101,6 +107,25 @@ def name_comparison(
         names = [ref or arm.ref or arm.name for ref, arm in zip(refs, spec.arms, strict=True)]
         arms = ["working tree" if name == WORKING_TREE else name.partition(":")[0] for name in names]
     return show_name(f"{', '.join(cases or spec.cases)}: {' vs '.join(arms)} on {target or spec.target}")
+
+
+def name_outcome(comparisons: Sequence[ComparisonRecord]) -> None:
+    """Add the outcome to this flow run's name: `03_dropout: main vs feat/x on cpu · ✗ +16.9 %`, `… · ✗ 2 of 18`.
+
+    Does nothing outside a flow, or while Prefect's server cannot be reached.
+    """
+    if flow_run.id is None or not comparisons:
+        return
+    worst = min(comparisons, key=lambda record: ("died", *WORST_FIRST).index(outcome_of(record)))
+    outcome, row = outcome_of(worst), None if worst.has_died else find_deciding_row(worst)
+    if len(comparisons) > 1:
+        count = sum(outcome_of(record) == outcome for record in comparisons)
+        words = "" if outcome == "same" else f"{count} of {len(comparisons)}"
+    else:
+        words = show_percent(row) if row is not None and outcome != "same" else ""
+    name = f"{OUTCOME.sub('', flow_run.name or '')} · {OUTCOMES[outcome].sign} {words or outcome}"
+    with unless_away(), get_client(sync_client=True) as client:
+        client.update_flow_run(UUID(flow_run.id), name=show_name(name))
 
 
 def _is_no_verdict(record: logging.LogRecord) -> bool:
