@@ -155,7 +155,13 @@ def _resolve(
         layers = [read() for read in layers_of_case(target, case, request.model or None, root)]
     small = {"max_target_length": 64, "per_device_batch_size": max(SEQUENCES // target.devices, 1)}
     *lower, case_layer = layers
-    layers = [*lower, _layer(small, "target"), case_layer, _layer(OUTSIDE, "case"), _layer(own, "arm", origin)]
+    layers = [
+        *lower,
+        _layer(small, "target"),
+        case_layer,
+        _layer(trainer.only_values | OUTSIDE, "case"),
+        _layer(own, "arm", origin),
+    ]
     layers.append(layer_from_overrides(request.overrides))
     config, values = merge_layers(layers)
     problems.lines += trainer.find_problems(config, target, devices_of(target))

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from configs.comparison import Arm
 from configs.custom_trainer import CommandTemplate
@@ -78,6 +78,12 @@ class MaxTextTrainer(Trainer):
     @property
     def own_keys(self) -> frozenset[str]:
         return self.maxtext.keys
+
+    @property
+    def only_values(self) -> dict[str, Any]:
+        """NNX, for a version without Linen; Linen, for one without NNX."""
+        supported = self.maxtext.pure_nnx_values
+        return {"pure_nnx": next(iter(supported))} if len(supported) == 1 else {}
 
     @property
     def full_title(self) -> str:

@@ -138,6 +138,11 @@ class Trainer(Frozen):
         return frozenset()
 
     @property
+    def only_values(self) -> dict[str, Any]:
+        """Config keys for which this version supports one value, and that value."""
+        return {}
+
+    @property
     def full_title(self) -> str:
         """The name and the version in messages."""
         return self.title
