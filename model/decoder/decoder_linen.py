@@ -59,7 +59,7 @@ class TokenEmbedder(nn.Module):
         init = linen_param(INITIALIZERS["token_embedder"], ("vocab", "embed_vocab"))
         shape = (cfg.vocab_size, cfg.base_emb_dim)
         embedding_VE: jax.Array = self.param("embedding", init, shape, jnp.dtype(cfg.weight_dtype))
-        return embedding_VE.astype(cfg.dtype)[tokens_BL]
+        return layers.look_up(embedding_VE.astype(cfg.dtype), tokens_BL)
 
 
 class LogitsKernel(nn.Module):

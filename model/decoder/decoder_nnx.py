@@ -62,7 +62,7 @@ class TokenEmbedder(nnx.Module):
         self.embedding = nnx_param(init, axes, shape, jnp.dtype(cfg.weight_dtype), rngs)
 
     def __call__(self, tokens_BL: jax.Array) -> jax.Array:
-        return self.embedding[...].astype(self.config.dtype)[tokens_BL]
+        return layers.look_up(self.embedding[...].astype(self.config.dtype), tokens_BL)
 
 
 class LogitsKernel(nnx.Module):

@@ -10,6 +10,19 @@ from jax.ad_checkpoint import checkpoint_name
 
 from configs.schema import TrainConfig
 from model.decoder.attention import ATTENTION_KERNELS, kernel_name
+from model.decoder.sharding import RULES, constrain
+
+
+def look_up(table_VE: jax.Array, tokens_BL: jax.Array) -> jax.Array:
+    """Return each token's row of the table.
+
+    If the mesh splits both the vocabulary and the width, the width is gathered first: the looked-up rows would be split
+    by width, and the partitioner replicates them to split them by batch ("involuntary full rematerialization").
+    """
+    shape = jax.sharding.get_abstract_mesh().shape
+    if min(shape.get(RULES[axis], 1) for axis in ("vocab", "embed_vocab")) > 1:
+        table_VE = constrain(table_VE, "vocab", "activation_embed")
+    return table_VE[tokens_BL]
 
 
 def rms_norm(x_BLE: jax.Array, scale_E: jax.Array, epsilon: float, dtype: str) -> jax.Array:

@@ -91,3 +91,14 @@ def test_parameters_moments_and_batch_are_split(mini_config: MiniConfig) -> None
     for path, leaf in flatten(trained).items():
         assert leaf.sharding.is_equivalent_to(placed[path], leaf.ndim), path
     assert 3.5 < float(jax.device_get(metrics["loss"])) < 5.5  # ln 64 = 4.16, and logits of variance 1
+
+
+@pytest.mark.parametrize("shardy", [True, False])
+def test_no_activation_is_replicated_to_be_split_anew(
+    shardy: bool, mini_config: MiniConfig, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A mesh that splits the table of the embedding by vocabulary and by width."""
+    config = mini_config(shardy=shardy, ici_fsdp_parallelism=4, ici_tensor_parallelism=2)
+    setup = set_up(config, make_api(config), make_mesh(config))
+    make_program(setup, lower_step(setup))
+    assert "rematerialization" not in capfd.readouterr().err
