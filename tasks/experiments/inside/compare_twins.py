@@ -183,8 +183,8 @@ def join(
     names = {(slot.role, slot.meaning): n for n, slot in enumerate(theirs)}
     found = list(sources)
     for n, slot in enumerate(ours):
-        for end, how in parameters.items():
-            if found[n] is None and slot.meaning.endswith(end):
+        for end, how in parameters.items():  # before what was matched by shape alone
+            if slot.meaning.endswith(end):
                 parts = how["stack"] or how["concatenate"]
                 path = slot.meaning.removesuffix(end)
                 places = tuple(names[slot.role, path + part] for part in parts if (slot.role, path + part) in names)

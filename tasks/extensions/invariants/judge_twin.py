@@ -11,6 +11,7 @@ from tasks.records.function import show_share
 from tasks.records.text import counted
 
 EXACT = 1e-11  # distance to factor · left, relative to the result, up to which the factor is exact
+MIN_FACTOR = 1e-6  # distance from 1 above which a factor is named: a smaller one is told by its size
 MAX_GAPS = 6
 ORDER = ("random numbers", "data", "counter", "parameter", "optimizer", "other")  # causes before consequences
 NO_KERNEL = "no interpreter for this kernel on a CPU"
@@ -86,7 +87,7 @@ def _gaps(state: str, rows: Sequence[Row]) -> Iterator[TwinGap]:
     for row, size in zip(floats, sizes_of(floats), strict=True):
         factor = None
         if row["factor"] is not None and row["rest"] is not None and row["rest"] <= EXACT * row["norm"]:
-            factor = row["factor"]
+            factor = row["factor"] if abs(row["factor"] - 1) > MIN_FACTOR else None
         yield TwinGap(
             state=state, role=row["role"], meaning=row["meaning"], float64=row["float64"] / size, factor=factor
         )

@@ -38,6 +38,14 @@ def test_a_doubled_gradient_is_named_with_its_factor() -> None:
     assert "experts.wi" in found.sentence
 
 
+def test_a_factor_of_almost_one_has_its_size() -> None:
+    """MaxText adds 1e-8 to the number of tokens that it divides by: at once, but not for accumulated batches."""
+    found = judge(row("optimizer", "mu.w", factor=1 + 2e-11))
+    assert found.answer == "another"
+    assert "exactly" not in found.sentence
+    assert "2e-11" in found.sentence
+
+
 def test_a_difference_that_is_no_factor_has_its_size() -> None:
     found = judge(row("optimizer", "mu.w", noise=0.081))
     assert found.answer == "another"
