@@ -253,7 +253,7 @@ def test_an_explanation_changes_no_time_and_no_loss(
 
     def compare(explain: str, out: str) -> dict[str, Any]:
         file.write_text(DIFFERENT.format(explain=explain))
-        done = maxview("compare", "epsilon", "--out", out, "--json")
+        done = maxview("compare", "epsilon", "--interleave", "off", "--out", out, "--json")
         assert done.returncode in (1, 3), done.stderr  # the time of so few steps may be unknown
         (record,) = json.loads(done.stdout)
         return dict(record)

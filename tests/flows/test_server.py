@@ -77,7 +77,7 @@ def test_commands_in_a_new_home_reuse_the_database_and_the_server(
     # it has stored every task run before
     with closing(sqlite3.connect(home / "prefect.db")) as database:
         runs = database.execute("select state_type, count(*) from task_run group by 1").fetchall()
-        assert runs == [("COMPLETED", 3 * 4)]  # scrape, diff, publish, summarise
+        assert runs == [("COMPLETED", 3 * 2)]  # scrape, publish
         assert database.execute("select count(*) from flow_run where state_name = 'Unknown'").fetchall() == [(3,)]
 
 
