@@ -74,8 +74,8 @@ PLANTED = (
         "x_BLE + 1.01 * attention(", "04_int8",
     ),
     PlantedChange(
-        "embedding × 1.0001", DECODER, "embedding_VE.astype(cfg.dtype)[tokens_BL]",
-        "(1.0001 * embedding_VE).astype(cfg.dtype)[tokens_BL]", "return (1.0001 * embedding_VE)",
+        "embedding × 1.0001", DECODER, "embedding_VE.astype(cfg.dtype), tokens_BL",
+        "(1.0001 * embedding_VE).astype(cfg.dtype), tokens_BL", "layers.look_up((1.0001 * embedding_VE)",
     ),
     # attention
     PlantedChange(
