@@ -51,6 +51,9 @@ DECIDED_BY_FUNCTION = frozenset({"loss_per_step", "function", "values_per_step",
 CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
 
 
+MAX_APART = 0.25  # relative distance of a value to the nearest drawn level
+
+
 class Level(Frozen):
     """Steps of one arm that take about the same time."""
 
@@ -123,6 +126,7 @@ def make_brief(record: ComparisonRecord) -> Brief:
     seconds = sum(account.total_s for account in record.times)
     is_timed = row is not None and row.metric in PER_STEP and not is_blocked
     strips = tuple(_draw_strips(record)) if is_timed and record.verdict != "same" else ()
+    strips = strips if row is not None and _agree(strips, row) else ()
     rows, more = _choose_rows(record, row)
     targets = [] if record.target == UNNAMED else [record.target]
     return Brief(
@@ -229,6 +233,16 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
         found = visible(blocking[0])
         return "" if found in visible(record.headline) else found
     return first_clauses(visible(row.reason))
+
+
+def _agree(strips: Sequence[Strip], row: MetricDiff) -> bool:
+    """Return whether each arm's value is near one of its drawn levels, which other work on a processor can prevent."""
+    values = {"baseline": row.baseline, "candidate": row.candidate}
+    return all(
+        any(abs(level.seconds / value - 1) <= MAX_APART for level in strip.levels)
+        for strip in strips
+        if (value := values[strip.side])
+    )
 
 
 def _draw_strips(record: ComparisonRecord) -> Iterator[Strip]:

@@ -5,6 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from tasks.publish.content.brief import (
+    Level,
+    Strip,
+    _agree,
     find_frame,
     make_brief,
     read_last_lines,
@@ -118,3 +121,19 @@ def test_a_verdict_states_its_certainty(
     sure = tell_certainty(record_002.model_copy(update={"findings": ()}), row)
     assert sure.startswith(words)
     assert ("cannot show" in sure) is (evidence == "one run of each" and verdict != "unknown")
+
+
+def test_levels_far_from_the_judged_values_are_not_drawn(record_002: ComparisonRecord) -> None:
+    """Other work on the processor makes every step longer than the step time that is judged."""
+    row = next(row for row in record_002.rows if row.metric == "step_time_s")
+    assert row.baseline is not None
+    assert row.candidate is not None
+
+    def strips(factor: float) -> list[Strip]:
+        return [
+            Strip(side=side, name=side, levels=(Level(seconds=factor * value, share=1.0, steps="all steps"),))
+            for side, value in (("baseline", row.baseline), ("candidate", row.candidate))
+        ]
+
+    assert _agree(strips(1.1), row)
+    assert not _agree(strips(2.0), row)
