@@ -23,7 +23,7 @@ from tasks.diff.run_events import death_row
 from tasks.diff.same_code import draws_differ
 from tasks.diff.state_rows import checkpoint_row, final_state_row
 from tasks.diff.step_modes import describe_modes
-from tasks.diff.time_rows import Circumstances, cpu_time_row, name_host, step_time_row
+from tasks.diff.time_rows import Circumstances, cpu_time_row, name_host, say_per_token, step_time_row
 from tasks.metrics.merged_steps import cpu_seconds
 from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, FUNCTION, LOSS, ROUNDING, VALUES
 from tasks.metrics.table import BY_NAME, METRICS
@@ -109,6 +109,8 @@ def diff(
     if host:
         time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
     cpu_row = cpu_time_row(arms, rules, shared)
+    if function is not None and function.answer == "same" and any(finding.kind in OF_WORK for finding in findings):
+        time_row, cpu_row = say_per_token(time_row), cpu_row and say_per_token(cpu_row)
     if not excuse:
         program_row = program_row and leave_to_runs(program_row, time_row)
         time_row = judge_beyond_program(time_row, program_row, turns.problem if turns else "")

@@ -187,6 +187,11 @@ def _why_not_same(levels: SideLevels, arms: Arms) -> str:
     return f"{share} take more than {CLOSE:g} × the usual step"
 
 
+def say_per_token(row: MetricDiff) -> MetricDiff:
+    """Return a row of times of arms whose steps are one function of one batch, split over other devices or parts."""
+    return row.model_copy(update={"reason": f"per token, as both arms' steps take the same batch: {row.reason}"})
+
+
 def find_device_kind(arms: Arms) -> DeviceKind:
     """Return the kind of device of the baseline's first run: from its log, else from its plan."""
     run = arms[0].first

@@ -37,6 +37,7 @@ FIELDS: tuple[tuple[FindingKind, str, str], ...] = (
         "prints a checkpoint's commit",
     ),
 )
+HALF_A_DIGIT = 0.005  # of a device's TFLOPs per step, of which logs print two decimals
 OTHER_UNIT = 1.5  # least ratio of the arms' tokens per step for a finding; rounding causes far smaller ratios
 SINGLE = 5  # up to so many differing keys of a kind get a finding each; more get a common one
 
@@ -187,9 +188,7 @@ def _mixed(arm: ArmRuns, name: str, field: str, pair: tuple[tuple[int, Any], tup
 def find_work_differences(arms: Arms, declared: frozenset[str]) -> Observations:
     """Yield findings for undeclared differences in FLOPs, tokens, steps, config keys and environment variables."""
     left, right = arms[0].reading, arms[1].reading
-    flops = left.flops.total_tflops, right.flops.total_tflops
-    message = "the model does different work per step ({} and {} TFLOPs)"
-    yield from compare(arms, "flops", flops, message, places_of(arms, "flops"))
+    yield from _compare_flops(arms)
     ends = place_of(left.steps, -1), place_of(right.steps, -1)
     tokens = _value_at(left, "total_weights", -1), _value_at(right, "total_weights", -1)
     yield from compare(arms, "tokens", tokens, "different numbers of tokens per step ({} and {})", ends)
@@ -204,12 +203,33 @@ def find_work_differences(arms: Arms, declared: frozenset[str]) -> Observations:
     yield from _compare_configs(arms, declared)
 
 
+def _devices_of(arms: Arms) -> tuple[int, int]:
+    """Return the devices among which each arm's step is split, if both logs show them; else 1 and 1."""
+    left, right = (arm.reading.environment.num_devices for arm in arms)
+    return (left, right) if left and right else (1, 1)
+
+
+def _compare_flops(arms: Arms) -> Observations:
+    """Yield a finding if the FLOPs per step differ. Logs print those of one device; with other numbers of devices the
+    sums over the devices are compared, up to the printed digits.
+    """
+    left, right = (arm.reading.flops.total_tflops for arm in arms)
+    devices = _devices_of(arms)
+    if left is not None and right is not None and devices[0] != devices[1]:
+        left, right = left * devices[0], right * devices[1]
+        if abs(left - right) <= HALF_A_DIGIT * sum(devices):
+            return
+    message = "the model does different work per step ({} and {} TFLOPs)"
+    yield from compare(arms, "flops", (left, right), message, places_of(arms, "flops"))
+
+
 def _compare_token_counts(arms: Arms) -> Observations:
     """Yield a finding if tokens per step (seconds × tokens per second) differ by a factor above OTHER_UNIT.
 
     Speed does not change this product.
     """
-    left, right = (_tokens_of_step(arm.reading) for arm in arms)
+    sides = zip(arms, _devices_of(arms), strict=True)
+    left, right = (tokens and tokens * devices for arm, devices in sides for tokens in [_tokens_of_step(arm.reading)])
     if left is not None and right is not None and not left / OTHER_UNIT <= right <= left * OTHER_UNIT:
         message = (
             "seconds per step × Tokens/s/device gives {:.0f} and {:.0f} tokens per step: the arms do different work or "
@@ -220,6 +240,7 @@ def _compare_token_counts(arms: Arms) -> Observations:
 
 
 def _tokens_of_step(reading: RunReading) -> float | None:
+    """Return the tokens of a step on one device; None if unknown."""
     if RATE not in reading.steps.columns:
         return None
     product = reading.steps.select(pl.col("seconds") * pl.col(RATE).cast(pl.Float64)).to_series().median()

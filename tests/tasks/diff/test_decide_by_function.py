@@ -8,7 +8,16 @@ import pytest
 
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
 from tasks.diff import diff
-from tasks.records import ComparisonRecord, FunctionComparison, ResultGap, RoundingBand, RoundingError, RunRecord
+from tasks.records import (
+    ComparisonRecord,
+    Environment,
+    Flops,
+    FunctionComparison,
+    ResultGap,
+    RoundingBand,
+    RoundingError,
+    RunRecord,
+)
 
 type MakeRun = Callable[..., RunRecord]
 STEPS = 20
@@ -30,10 +39,20 @@ def judge(make_run: MakeRun) -> Callable[..., ComparisonRecord]:
     def table(losses: np.ndarray) -> pl.DataFrame:
         return pl.DataFrame({"step": range(STEPS), "loss": losses, "step_time_s": [1.0] * STEPS})
 
-    def run(function: FunctionComparison | None, gaps: Sequence[float]) -> ComparisonRecord:
+    def run(
+        function: FunctionComparison | None, gaps: Sequence[float], devices: tuple[int, int] = (1, 1)
+    ) -> ComparisonRecord:
+        def run_on(count: int, arm: str, losses: np.ndarray) -> RunRecord:
+            columns = {"tokens_per_s_per_device": [1000 / count] * STEPS}
+            reading = {"environment": Environment(num_devices=count), "flops": Flops(total_tflops=0.8 / count)}
+            return make_run(
+                arm, seconds=[1.0] * STEPS, losses=list(losses), columns=columns, reading=reading,
+                record={"metrics": table(losses)},
+            )  # fmt: skip
+
         sides = [
-            [make_run(arm, seconds=[1.0] * STEPS, losses=list(losses), record={"metrics": table(losses)})]
-            for arm, losses in (("linen", CURVE), ("nnx", CURVE + np.asarray(gaps)))
+            [run_on(count, arm, losses)]
+            for count, arm, losses in zip(devices, ("linen", "nnx"), (CURVE, CURVE + np.asarray(gaps)), strict=True)
         ]
         return diff(*sides, comparison="c", case="01_base", target="cpu", rules=rules, function=function)
 
@@ -57,6 +76,19 @@ def test_losses_beyond_rounding_of_one_function_are_unknown(judge: Callable[...,
     verdict, reason = loss_of(judge(SAME, 12e-3 * NOISE))
     assert verdict == "unknown"
     assert "look at data, schedule, host" in reason
+
+
+@pytest.mark.parametrize(("function", "effect"), [(SAME, "qualifies"), (ANOTHER, "blocks"), (None, "blocks")])
+def test_one_function_on_other_devices_is_judged_and_its_time_is_that_of_a_token(
+    judge: Callable[..., ComparisonRecord], function: FunctionComparison | None, effect: str
+) -> None:
+    record = judge(function, 1e-3 * NOISE, devices=(1, 8))
+    assert [(found.kind, found.effect) for found in record.findings if "devices" in found.message] == [
+        ("device-count", effect)
+    ]
+    time = next(row for row in record.rows if row.metric == "step_time_s")
+    assert ("per token" in time.reason) == (function is SAME)
+    assert ("not comparable" in record.headline) == (function is not SAME)
 
 
 def test_a_late_difference_is_not_hidden_by_early_equality(judge: Callable[..., ComparisonRecord]) -> None:

@@ -110,7 +110,6 @@ def test_a_dirty_checkout_is_noted(make_run: MakeRun, find: Find) -> None:
         ({"jax": "0.8.1"}, "jax-version", "qualifies", "different JAX versions (0.9.2 and 0.8.1)"),
         ({"jaxlib": "0.8.1"}, "jaxlib-version", "qualifies", "different jaxlib versions (0.9.2 and 0.8.1)"),
         ({"device_kind": "TPU v5"}, "device-kind", "blocks", "different devices (TPU v6 lite and TPU v5)"),
-        ({"num_devices": 16}, "device-count", "blocks", "different numbers of devices (32 and 16)"),
         ({"mesh": {"tensor": 4, "fsdp": 8}}, "mesh", "blocks", "different meshes (fsdp 32 and fsdp 8, tensor 4)"),
         ({"mesh": {}}, "mesh", "blocks", "different meshes (fsdp 32 and one device)"),
         ({"process_index": 7}, "host-process", "qualifies", "different host processes (0 and 7)"),
@@ -132,6 +131,26 @@ def test_two_jax_versions_are_reported_once_and_not_again_as_jaxlib(make_run: Ma
     older = ENVIRONMENT.model_copy(update={"jax": "0.8.1", "jaxlib": "0.8.1"})
     left, right = (make_run(arm, reading={"environment": e}) for arm, e in (("linen", ENVIRONMENT), ("nnx", older)))
     assert set(find(left, right)) == {"jax-version"}
+
+
+@pytest.mark.parametrize(
+    ("tflops", "rate", "kinds"),
+    [
+        (1.6, 2000, {"device-count"}),  # the same batch on half the devices: each device does twice the work
+        (1.61, 2000, {"device-count"}),  # 0.8 and 1.61 are printed with two decimals
+        (0.8, 1000, {"device-count", "flops", "tokens"}),  # half the batch on half the devices
+    ],
+)
+def test_work_is_that_of_all_devices(
+    tflops: float, rate: float, kinds: set[str], make_run: MakeRun, find: Find
+) -> None:
+    left = make_run("linen", seconds=[1.0] * 6, reading={"environment": ENVIRONMENT})
+    fewer = {"environment": ENVIRONMENT.model_copy(update={"num_devices": 16}), "flops": Flops(total_tflops=tflops)}
+    columns = {"tokens_per_s_per_device": [rate] * 6}
+    found = find(left, make_run("nnx", seconds=[1.0] * 6, columns=columns, reading=fewer))
+    assert set(found) == kinds
+    assert found["device-count"].effect == "blocks"
+    assert "different numbers of devices (32 and 16)" in found["device-count"].message
 
 
 def test_a_value_missing_in_a_log_is_not_a_difference(make_run: MakeRun, find: Find) -> None:
