@@ -25,10 +25,10 @@ from playwright.sync_api import expect
 from benchmarks.machine import describe_machine
 from benchmarks.site import browse, compare_example, until_ready
 from tasks.ingest.example_logs import example_pairs
-from tasks.publish.site.comparison_pages import publish_comparison
+from tasks.publish.site.comparison_pages import publish_comparison, read_runs_by_name
 from tasks.publish.site.index import PAGE, index_comparison
 from tasks.publish.site.index_page import add_results, update_index
-from tasks.records import ComparisonRecord
+from tasks.records import ComparisonRecord, RunRecord
 from tasks.store import Store, open_store
 
 SERVER = Path(__file__).parents[1] / "tests/standins/gcs.py"
@@ -36,9 +36,10 @@ CASES, PAIRS, BRANCHES = 16, 2, 40  # per night; every eighth night's second pai
 MORE = 5  # comparisons that are published one by one
 
 
-def fill(store: Store, folder: Path, count: int) -> ComparisonRecord:
-    """Add results to the index of a store; return the record of one more comparison, whose runs are in the store."""
+def fill(store: Store, folder: Path, count: int) -> tuple[ComparisonRecord, list[RunRecord]]:
+    """Add results to the index of a store; return the record of one more comparison, and its runs in the store."""
     record = compare_example(next(iter(example_pairs())), folder, store)
+    runs = list(read_runs_by_name(record, store).values())
     one, results = index_comparison(record), []
     for number in range(count):
         night, cell = divmod(number, CASES * PAIRS)
@@ -55,23 +56,23 @@ def fill(store: Store, folder: Path, count: int) -> ComparisonRecord:
         }
         results.append(one.model_copy(update=changes))
     update_index(store, add_results(results, {}))
-    return record.model_copy(update={"created": datetime.now(UTC).isoformat()})
+    return record.model_copy(update={"created": datetime.now(UTC).isoformat()}), runs
 
 
-def publish_more(record: ComparisonRecord, store: Store) -> list[float]:
-    """Publish MORE comparisons; return the seconds of each."""
+def publish_more(record: ComparisonRecord, runs: list[RunRecord], store: Store) -> list[float]:
+    """Publish MORE comparisons of the runs, as a flow that has them in memory; return the seconds of each."""
     seconds = []
     for number in range(MORE):
         began = time.perf_counter()
-        publish_comparison(record.model_copy(update={"id": f"f{number:09x}"}), store)
+        publish_comparison(record.model_copy(update={"id": f"f{number:09x}"}), store, runs)
         seconds.append(time.perf_counter() - began)
     return seconds
 
 
 def measure_folder(folder: Path, count: int) -> None:
     store = open_store(folder / "out")
-    record = fill(store, folder, count)
-    seconds = publish_more(record, store)
+    record, runs = fill(store, folder, count)
+    seconds = publish_more(record, runs, store)
     front = store.path / PAGE
     print(f"{count:,} comparisons: one more {median(seconds):.3f} s ({min(seconds):.3f} … {max(seconds):.3f})")
     with browse() as page:
@@ -102,9 +103,9 @@ def measure_bucket(folder: Path, count: int) -> None:
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     with serve_bucket() as address:
         store = open_store("gs://bucket/out")
-        record = fill(store, folder, count)
+        record, runs = fill(store, folder, count)
         before = count_requests(address)
-        seconds = publish_more(record, store)
+        seconds = publish_more(record, runs, store)
         each = (count_requests(address) - before) / MORE
         print(f"{count:,} comparisons in a bucket: one more {each:g} requests, {median(seconds):.3f} s")
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -213,7 +214,7 @@ class RunDirectory:
 
         Raises StoreError if `name` is not a plain file name.
         """
-        self.place.refresh(f"{self._name}/{check_name(name, 'file')}")
+        self.place.bring(f"{self._name}/{check_name(name, 'file')}")
         return self.path / name
 
     def bring_checkpoints(self) -> None:
@@ -235,8 +236,19 @@ class ComparisonDirectory:
         """Return the path of a file in this folder. Raises StoreError if `name` is not a plain file name."""
         return self.path / check_name(name, "file")
 
-    def write_comparison(self, record: ComparisonRecord) -> Path:
-        return write_atomically(self.comparison, model_to_json(record))
+    def write_comparison(self, record: ComparisonRecord) -> tuple[ComparisonRecord | None, bool]:
+        """Write the record; return the one that it replaces, None if that is damaged, and whether it replaces none."""
+        text, before = model_to_json(record), None
+        is_new = self.place.create(self.comparison, text.encode())
+        if not is_new:
+            with suppress(StoreError):  # a damaged record is replaced
+                before = self.read_comparison()
+        write_atomically(self.comparison, text)
+        return before, is_new
+
+    def push(self, *, is_new: bool = False) -> None:
+        """Upload the folder to the bucket; does nothing for a local store. is_new: the bucket has only the record."""
+        self.place.push(self.path, is_new=is_new)
 
     def read_comparison(self, *, listed: bool = False) -> ComparisonRecord | None:
         """Return the comparison; None without one. Raises StoreError if the file is damaged.

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
@@ -29,10 +29,11 @@ from tasks.store.place import LEFT_OUT, Folder
 
 DEFAULT_OUT = "maxview-out"  # the command line's default of --out
 HANDLE = "handle.json"
+COMPARISON = "comparison.json"
 OURS = ".handle.json"  # in a run's folder of a working copy: the handle of the last job that this machine started
 ORIGIN = ".store"  # file in a working copy with the address of its bucket
 # transferred last, in this order, because they mark the other files as complete
-LAST = ("commit_success.txt", "log.txt", HANDLE, RECORD, "comparison.json", "index.html")
+LAST = ("commit_success.txt", "log.txt", HANDLE, RECORD, COMPARISON, "index.html")
 BEGUN = ("plan.json", "config.yml", "log.*.txt", HANDLE)  # files of an unfinished run that are uploaded
 SENDERS = 10  # concurrent transfers; the size of the client's connection pool
 BLOCK = 1 << 20  # bytes per read
@@ -48,6 +49,7 @@ class Mirror(Folder):
 
     folder: Path
     files: Files
+    recorded: set[str] = field(default_factory=set, compare=False, repr=False)  # runs that this process has recorded
 
     def files_below(self, path: Path) -> Files:
         return self.files
@@ -102,6 +104,11 @@ class Mirror(Folder):
             other = f"{target}: cannot be written ({error.strerror or error}); make room there"
             raise StoreError(explain_full(target, error) or other) from error
 
+    def bring(self, name: str) -> None:
+        """Download a file of a run that has ended if the working copy differs; not if this process recorded the run."""
+        if name.rpartition("/")[0] not in self.recorded or not (self.folder / name).is_file():
+            self.refresh(name)
+
     def refresh(self, name: str) -> bool:
         """Download one file if the working copy differs; return whether the bucket has it."""
         entry = self.files.stat(name)
@@ -130,12 +137,20 @@ class Mirror(Folder):
         kept = [e for e in entries if not (without and e.name.removeprefix(f"{name}/").startswith(without))]
         _in_order(self.fetch, [entry.name for entry in kept if differs(self.folder / entry.name, entry)])
 
-    def push_folder(self, name: str, *, without: str = "", only: tuple[str, ...] = ("*",)) -> int:
+    def push_folder(
+        self,
+        name: str,
+        *,
+        without: str = "",
+        only: tuple[str, ...] = ("*",),
+        listed: Iterable[Entry] | None = None,
+    ) -> int:
         """Upload a folder's visible files that differ from the bucket's, the files in `LAST` last; return their number.
 
         without: name of a file to omit; empty: none. only: glob patterns; a file name must match at least one.
+        listed: the folder's files in the bucket, if they are known.
         """
-        remote = {entry.name: entry for entry in self.files.entries(name)}
+        remote = {entry.name: entry for entry in (self.files.entries(name) if listed is None else listed)}
         local = [path for path in (self.folder / name).rglob("*") if path.is_file() and not path.name.startswith(".")]
         paths = {path.relative_to(self.folder).as_posix(): path for path in local}
         different = [
@@ -148,12 +163,19 @@ class Mirror(Folder):
         _in_order(lambda file: self.files.upload(file, paths[file]), different)
         return len(different)
 
-    def push(self, path: Path) -> None:
+    def create(self, path: Path, data: bytes) -> bool:
+        try:
+            self.files.write(path.relative_to(self.folder).as_posix(), data, create=True)
+        except AlreadyThereError:
+            return False
+        return True
+
+    def push(self, path: Path, *, is_new: bool = False) -> None:
         name = path.relative_to(self.folder).as_posix()
         if path.is_file():
             self.files.upload(name, path)
         else:
-            self.push_folder(name)
+            self.push_folder(name, without=COMPARISON if is_new else "", listed=() if is_new else None)
 
     def end_run(self, name: str, record: Path, text: str, sealed: Sequence[Path]) -> Path:
         self.record(name, text.encode())
@@ -185,6 +207,7 @@ class Mirror(Folder):
             raise StoreError(
                 f"{self.files.url(place)}: another machine has recorded this run meanwhile; the same command reads it"
             ) from error
+        self.recorded.add(name)
 
     def claim(
         self,

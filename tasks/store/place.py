@@ -66,8 +66,12 @@ class Folder:
     def push_begun(self, name: str) -> None:
         """Upload the files that another machine needs to continue an unfinished run."""
 
-    def push(self, path: Path) -> None:
-        """Upload a file or a folder."""
+    def create(self, path: Path, data: bytes) -> bool:
+        """Return whether the store lacks the file; a bucket then has it, before any other file of its folder."""
+        return not path.exists()
+
+    def push(self, path: Path, *, is_new: bool = False) -> None:
+        """Upload a file or a folder. is_new: the folder of a comparison of which the bucket has only the record."""
 
     def match(self, path: Path) -> None:
         """Make the file in the working copy equal to the bucket's."""
@@ -76,9 +80,8 @@ class Folder:
         """Download a file; return whether the store has fetched it."""
         return False
 
-    def refresh(self, name: str) -> bool:
-        """Download a file if the working copy differs; return whether the bucket has it."""
-        return False
+    def bring(self, name: str) -> None:
+        """Download a file of a run that has ended, if the working copy differs."""
 
     def refresh_matching(self, prefix: str, pattern: str) -> None:
         """Download the changed files of a folder whose names match a pattern."""

@@ -31,6 +31,7 @@ TITLES = {  # metric -> (title, unit); any other metric's title is its column's 
 }
 # columns of runs' tables that are not drawn here; the curves of loss and step time come from the comparison
 NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", LOSS.curve, STEP_TIME.curve})
+MAX_FILE = 256_000  # characters in a file with several curves
 MAX_MARKS = 2_000  # marks per arm; more could not be distinguished
 
 
@@ -49,17 +50,23 @@ class Trace:
 def write_figures(
     record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs, folder: Path
 ) -> list[dict[str, Any]]:
-    """Write `curves/<n>.js` for each metric; return each metric's `id`, `title`, `unit` and `note`.
+    """Write all curves into `curves/<n>.js`; return each metric's `id`, `title`, `unit`, `note` and number of `file`.
 
     `runs`: `arm/run name` → run record; runs without an entry have only the curves of the comparison. The files contain
-    every value; the page's script thins them out to fit the screen. Raises StoreError if a file cannot be written.
+    every value; the page's script thins them out to fit the screen. They are few, since each is a request to a bucket.
+    Raises StoreError if a file cannot be written.
     """
-    figures = []
+    figures, files = [], [""]
     for number, (metric, traces) in enumerate(_metrics(record, runs, logs).items()):
         title, unit = map(visible, TITLES.get(metric) or (metric.replace("_", " "), ""))
         text = json.dumps([vars(trace) for trace in traces], separators=(",", ":"), allow_nan=False)
-        replace_text(folder / f"curves/{number}.js", f"maxviewCurve({number},{text});\n")
-        figures.append({"id": metric, "title": title, "unit": unit, "note": _note(record, metric, traces)})
+        if len(files[-1]) + len(text) > MAX_FILE and files[-1]:
+            files.append("")
+        files[-1] += f"maxviewCurve({number},{text});\n"
+        note = _note(record, metric, traces)
+        figures.append({"id": metric, "title": title, "unit": unit, "note": note, "file": len(files) - 1})
+    for number, text in enumerate(files if figures else ()):
+        replace_text(folder / f"curves/{number}.js", text)
     return figures
 
 

@@ -3,8 +3,7 @@
 import gzip
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -47,7 +46,7 @@ def build_site(store: Store, *, tell: Callable[[str], None] = lambda page: None)
                 continue
             record = directory.read_comparison(listed=True)
             if record is not None:
-                page = write_comparison_page(record, store)
+                page = write_comparison_page(record, store, read_runs_by_name(record, store))
                 written.append(index_comparison(record))
                 tell(store.address_of(page))
         except StoreError as error:
@@ -71,24 +70,26 @@ def publish_comparison(
     `known`: run records that are already loaded. `flow_run`: URL of the Prefect flow run, for a link on the page.
     """
     directory = store.comparison(record.comparison, record.case, record.id)
-    before = None
-    with suppress(StoreError):  # a damaged record is replaced
-        before = directory.read_comparison()
-    directory.write_comparison(record)
+    before, is_new = directory.write_comparison(record)
     if flow_run:
         directory.write_file(FLOW_RUN, flow_run)
-    page = write_comparison_page(record, store, known)
+    runs = read_runs_by_name(record, store, known)
+    page = write_comparison_page(record, store, runs, is_new=is_new)
     update_index(store, add_comparison(record, before.created if before else ""))
     for keep in find_functions("after_publishing"):
-        keep(record, store, known)
+        keep(record, store, tuple(runs.values()))
     return page
 
 
-def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequence[RunRecord] = ()) -> Path:
-    """Write only the page of a comparison whose record is already in the store; return the page's path."""
+def write_comparison_page(
+    record: ComparisonRecord, store: Store, runs: Mapping[str, RunRecord], *, is_new: bool = False
+) -> Path:
+    """Write only the page of a comparison whose record is already in the store; return the page's path.
+
+    runs: those of `read_runs_by_name`. is_new: the store has no other file of the comparison.
+    """
     directory = store.comparison(record.comparison, record.case, record.id)
     lines: dict[str, Iterator[tuple[int, str]]] = {}
-    runs = read_runs_by_name(record, store, known)
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
             path = store.run_of_log(log).bring("log.txt")
@@ -105,7 +106,7 @@ def write_comparison_page(record: ComparisonRecord, store: Store, known: Sequenc
         flow_run=made.read_text().strip() if (made := directory.file(FLOW_RUN)).is_file() else "",
         stamp=make_stamp(directory.comparison.read_bytes()),
     )
-    store.push(directory.path)
+    directory.push(is_new=is_new)
     return page
 
 

@@ -11,7 +11,7 @@ const load = (file) => new Promise((done, failed) => {
 const known = new Map(); // number of a curve -> its traces
 window.maxviewCurve = (number, traces) => known.set(number, traces);
 const curve = async (number) => {
-  if (!known.has(number)) await load(`curves/${number}.js`);
+  if (!known.has(number)) await load(`curves/${DATA.figures[number].file}.js`);
   return known.get(number);
 };
 

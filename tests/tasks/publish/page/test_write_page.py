@@ -14,6 +14,7 @@ import pytest
 
 from tasks.publish.content.brief import make_brief
 from tasks.publish.content.verdict_words import MAX_CLAUSE_LENGTH, difference_text, group_rows
+from tasks.publish.page import curve_data
 from tasks.publish.page.write_page import write_page
 from tasks.records import (
     CheckpointEvent,
@@ -117,9 +118,10 @@ def called(file: Path, function: str) -> list[Any]:
 
 def curve(folder: Path, number: int) -> list[dict[str, Any]]:
     """The traces of the page's curve with this number."""
-    place, traces = called(folder / f"curves/{number}.js", "maxviewCurve")
-    assert place == number
-    return traces  # type: ignore[no-any-return]
+    file = data(read(folder / "index.html"))["figures"][number]["file"]
+    calls = (folder / f"curves/{file}.js").read_text(encoding="utf-8").splitlines()
+    found = dict(json.loads(f"[{call.removeprefix('maxviewCurve(').removesuffix(');')}]") for call in calls)
+    return found[number]  # type: ignore[no-any-return]
 
 
 def log_lines(folder: Path, prefix: str, root: Element) -> dict[str, str]:
@@ -218,6 +220,19 @@ def test_every_link_has_a_target(
         for number in range(len(data(root)["figures"])):
             for trace in curve(folder, number):
                 assert {f"{trace['side']}-L{line}" for line in trace["lines"]} <= lines_there
+
+
+def test_curves_that_are_too_large_for_one_file_are_in_several(
+    tmp_path: Path, record_002: ComparisonRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = read(write_page(record_002, tmp_path / "one", log_lines={}))
+    monkeypatch.setattr(curve_data, "MAX_FILE", 1)
+    write_page(record_002, tmp_path / "many", log_lines={})
+    count = len(data(root)["figures"])
+    assert [len(list((tmp_path / name / "curves").iterdir())) for name in ("one", "many")] == [1, count]
+    assert count > 1
+    for number in range(count):
+        assert curve(tmp_path / "many", number) == curve(tmp_path / "one", number)
 
 
 def test_a_value_links_to_its_line(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> None:

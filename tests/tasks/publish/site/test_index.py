@@ -9,9 +9,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import requests
 
 from tasks.diff.compare_logs import archive, compare_pair
 from tasks.extensions.history.page import write_history_page
+from tasks.ingest.example_logs import example_pairs
 from tasks.ingest.given_logs import read_pair
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index import (
@@ -330,6 +332,43 @@ def test_every_publication_updates_it(tmp_path: Path) -> None:
     write_history_page([], store)
     assert shown(store).history
     assert 'href="index.html"' in (store.path / HISTORY).read_text()
+
+
+def test_one_more_comparison_is_few_requests_to_a_bucket(
+    gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    store, logs = open_store(gcs_url), [tmp_path / "a.txt", tmp_path / "b.txt"]
+    example = next(iter(example_pairs()))
+    for log, (text, *_) in zip(logs, example.logs, strict=True):
+        log.write_text(text)
+    pair = archive(read_pair(logs), store)
+    first = compare_pair(pair, case="logs", aa=True)
+    publish_comparison(first, store, pair)
+    asked: list[str] = []
+    request = requests.Session.request
+
+    def count(session: requests.Session, method: str, url: str, **options: Any) -> requests.Response:
+        asked.append(f"{method} {url}")
+        return request(session, method, url, **options)
+
+    monkeypatch.setattr(requests.Session, "request", count)
+    # record, page, two logs in two forms, curves, history: 8 uploads; index and pair are read and written
+    publish_comparison(first.model_copy(update={"id": "0000000002"}), store, pair)
+    assert len(asked) == 12, asked
+    # another machine replaces a comparison: it finds the record there, and the index counts it once
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    publish_comparison(first.model_copy(update={"headline": "said otherwise"}), open_store(gcs_url))
+    index = parse_index(store.files.read(PAGE).decode())
+    assert index is not None
+    assert {item.id: item.headline == "said otherwise" for item in index.comparisons} == {
+        "0000000002": False, first.id: True
+    }  # fmt: skip
+    assert index.total == 2
+    directory = store.comparison(first.comparison, first.case, first.id)
+    found = directory.read_comparison()
+    assert found is not None
+    assert found.headline == "said otherwise"
 
 
 def test_the_index_separates_new_from_known_failures_missing_and_fixed_ones() -> None:
