@@ -4,6 +4,7 @@ An arm is one of the two compared versions.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_rows import NOT_JUDGED
@@ -77,15 +78,26 @@ def find_deciding_row(record: ComparisonRecord) -> MetricDiff | None:
     """Return the row that decides the verdict: a row of this verdict or, if there is none, any other judged row.
 
     Rows with an allowed difference do not count; None if no other row is judged. Rows that `has_scale` accepts are
-    preferred, then the step time, then rows that MaxView lacks.
+    preferred, of unknown ones the row with the narrowest interval in thresholds; then the step time, then rows that
+    MaxView lacks.
     """
     judged = [row for row in record.rows if row.verdict != NOT_JUDGED and not row.allowed]
     same_word = [row for row in judged if row.verdict == record.verdict] or judged
 
-    def rank(row: MetricDiff) -> tuple[bool, bool, bool]:
-        return not has_scale(row), row.metric != STEP_TIME.name, row.group == "maxview"
+    def rank(row: MetricDiff) -> tuple[bool, float, bool, bool]:
+        width = _count_thresholds(row) if record.verdict == "unknown" else 0.0
+        return not has_scale(row), width, row.metric != STEP_TIME.name, row.group == "maxview"
 
     return min(same_word, key=rank, default=None)
+
+
+def _count_thresholds(row: MetricDiff) -> float:
+    """Return the width of the effect's interval in thresholds; infinity if it has no scale or no interval."""
+    if not has_scale(row) or row.effect_low is None or row.effect_high is None:
+        return inf
+    assert row.threshold is not None
+    assert row.baseline is not None
+    return abs(row.baseline) * (row.effect_high - row.effect_low) / row.threshold
 
 
 def _tell_cost(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None, runs: int) -> str:

@@ -234,7 +234,6 @@ def _say_row(
     names: tuple[str, str],
 ) -> str:
     places = list(dict.fromkeys(line.place for line in lines if line))
-    place = f" at {' / '.join(places)}" if places else ""
     parts = [f"{100 * share:.1f} % of the {what}" for share, what in zip(shares, ("FLOPs", "bytes"), strict=True)]
     cost = ", ".join(part for part, share in zip(parts, shares, strict=True) if share >= MIN_SHARE)
     if all(words):
@@ -242,7 +241,7 @@ def _say_row(
     else:
         side = 0 if words[0] else 1
         what = f"{names[side]} alone computes {', '.join(words[side])}"
-    return f"{what}{place}, {phase}" + (f"; {cost}" if cost else "")
+    return f"{' / '.join(places) or 'no known line'}, {phase}: {what}" + (f"; {cost}" if cost else "")
 
 
 def _compare_inputs(baseline: Graph, candidate: Graph) -> Iterator[InputDifference]:
@@ -279,9 +278,8 @@ def _say_difference(
     placements: Sequence[str],
 ) -> str:
     if rows:
-        first = sum(row.first for row in rows)
-        start = f"the programs differ at {counted(len(rows), 'place')}" + (f", first at {first}" if first > 1 else "")
-        return f"{start}: {rows[0].sentence}"
+        start = f"{counted(len(rows), 'place')}, first at " if len(rows) > 1 else ""
+        return f"the programs differ at {start}{rows[0].sentence}"
     if inputs:
         one = inputs[0]
         sides_said = f"{one.baseline or 'absent'} and {one.candidate or 'absent'}"

@@ -34,6 +34,7 @@ from tasks.publish.content.verdict_words import (
     threshold_text,
 )
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, NextStep, Verdict
+from tasks.records.observation import Root
 from tasks.records.text import shorten, visible
 
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
@@ -160,29 +161,60 @@ def _name_arms(record: ComparisonRecord) -> str:
 
 
 def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Sequence[Strip] = ()) -> str:
-    """Return the result in one sentence: `16.9 % slower per step (80.0 → 93.5 ms; ±2 % allowed).`"""
+    """Return the result in one sentence: `16.9 % slower per step (80.0 → 93.5 ms; ±2 % allowed).`
+
+    What both steps compute in float64 comes first, unless the verdict is about something else.
+    """
     headline = visible(record.headline)
     arms, _, rest = headline.partition(": ")
     if record.has_died:
         return f"{arms}."
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
+    known = "" if is_blocked else tell_function(record)
+    if row is not None and row.metric in DECIDED_BY_FUNCTION and row.verdict == record.verdict and known:
+        return _as_sentence(known)
     others = [one for one in record.rows if one is not row and one.verdict == record.verdict and not one.allowed]
     if row is not None and not is_blocked and not others and row.effect is None and show_percent(row):
-        return f"{visible(row.title)} {show_values(row)}, {show_percent(row)}."
+        return _as_sentence(f"{visible(row.title)} {show_values(row)}, {show_percent(row)}", known)
     if is_blocked or row is None or row.effect is None or row.metric not in PER_STEP or row.evidence == ONE_PROGRAM:
         title = shorten_title(rest if " against " in arms and rest else headline).rstrip(".")
-        return f"{title[:1].upper()}{title[1:]}."
+        return _as_sentence(*((title, known) if record.verdict in ("regressed", "changed") else (known, title)))
     allowed = f"; {threshold_text(row)} allowed" if threshold_text(row) else ""
     values = f"{show_values(row)}{allowed}"
     if row.verdict in ("same", "unknown"):
-        word = "No difference" if row.verdict == "same" else "Not decided"
-        return f"{word}: {brief_row(row).title.lower()} {show_percent(row)} ({values})."
+        word = "no difference" if row.verdict == "same" else "not decided"
+        return _as_sentence(known, f"{word}: {brief_row(row).title.lower()} {show_percent(row)} ({values})")
     effect = row.effect
     if any(len(strip.levels) > 1 for strip in strips) and len(strips) == 2:
         left, right = (sum(level.seconds * level.share for level in strip.levels) for strip in strips)
         effect, values = right / left - 1, f"{_show_pair(left, right)} on average{allowed}"
     word = "slower" if effect > 0 else "quicker"
-    return f"{100 * abs(effect):.1f} % {word} per step ({values})."
+    return _as_sentence(f"{100 * abs(effect):.1f} % {word} per step ({values})", known)
+
+
+def _as_sentence(*clauses: str) -> str:
+    text = "; ".join(filter(None, clauses))
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def tell_function(record: ComparisonRecord) -> str:
+    """Return whether both steps compute one function, in one clause; empty if this was not decided."""
+    found = record.function
+    if found is None or found.answer == "not evaluated":
+        return ""
+    if found.answer == "same":
+        rounding = f", up to rounding ({found.gap:.0e} in float64)" if found.gap else " in float64"
+        return f"the steps compute one function{rounding}"
+    root = _find_root(record)
+    return (
+        f"another function: {visible(root.sentence)}" if root is not None else visible(found.sentence.partition(";")[0])
+    )
+
+
+def _find_root(record: ComparisonRecord) -> Root | None:
+    """Return the place where the arms' functions begin to differ, if an explanation found it."""
+    tensors = record.explanation.tensors if record.explanation is not None else None
+    return (tensors.first or tensors.roots[0]) if tensors is not None and tensors.roots else None
 
 
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
@@ -220,7 +252,13 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
 
 def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
-    """Return the known cause: of an explanation, else the finding that blocks the verdict, else the row's reason."""
+    """Return the known cause: of an explanation, else the finding that blocks the verdict, else the row's reason.
+
+    It is the root's commit if the sentence names the root, and for an unknown row the place where the programs differ.
+    """
+    if (root := _find_root(record)) is not None and record.explanation is not None and tell_function(record):
+        commits = [line.commit for line in record.explanation.lines if (line.file, line.line) == (root.file, root.line)]
+        return visible(commits[0]) if commits else ""
     if record.explanation is not None and (headline := headline_of(record.explanation) or record.explanation.headline):
         return visible(headline)
     if record.programs is not None and record.programs.differences:
@@ -232,7 +270,8 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if blocking:
         found = visible(blocking[0])
         return "" if found in visible(record.headline) else found
-    return first_clauses(visible(row.reason))
+    programs = [floor.evidence for floor in record.floors if floor.name == "same program" and floor.holds is False]
+    return first_clauses(visible(programs[0] if programs and row.verdict == "unknown" else row.reason))
 
 
 def _agree(strips: Sequence[Strip], row: MetricDiff) -> bool:
@@ -284,17 +323,25 @@ def _list_ticks(record: ComparisonRecord) -> Iterator[Tick]:
 
 
 def _choose_rows(record: ComparisonRecord, row: MetricDiff | None) -> tuple[tuple[BriefRow, ...], str]:
-    """Return the rows that differ or are undecided, the worst first, then the loss; and the number of the others."""
+    """Return the rows that differ or are undecided, the worst first, then the loss; and the number of the others.
+
+    One row is of the step time; its other levels are counted.
+    """
     judged = [one for one in record.rows if one.verdict not in ("same", NOT_JUDGED) and one.metric != "end"]
     judged.sort(key=lambda one: (one is not row, WORST_FIRST.index(one.verdict), one.group == "maxview"))
-    shown = judged[:MAX_ROWS]
+    time = next((one for one in judged if one.metric in PER_STEP), None)
+    shown = [one for one in judged if one is time or one.metric not in PER_STEP][:MAX_ROWS]
     if outcome_of(record) not in ("same", "died"):
         shown += [one for one in record.rows if one.metric == "loss_per_step" and one.verdict == "same"]
     left = [one for one in record.rows if one not in shown and one.metric != "end"]
     calm = sum(one.verdict in ("same", NOT_JUDGED) for one in left)
-    counts = [f"{len(left) - calm} more differ or are unknown"] if len(left) > calm else []
-    counts += [f"{calm} more: same or not judged"] if calm else []
-    return tuple(map(brief_row, shown)), "; ".join(counts)
+    times = sum(one in left for one in judged if one.metric in PER_STEP)
+    counts = {
+        "more differ or are unknown": len(left) - calm - times,
+        "more of the step time": times,
+        "more: same or not judged": calm,
+    }
+    return tuple(map(brief_row, shown)), "; ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
 def brief_row(row: MetricDiff) -> BriefRow:

@@ -17,9 +17,15 @@ from tasks.publish.content.brief import (
     show_values,
     tell_certainty,
 )
-from tasks.records import ComparisonRecord, MetricDiff
+from tasks.records import CodeLine, ComparisonRecord, Explanation, Floor, FunctionComparison, MetricDiff
+from tasks.records.observation import Root, TensorComparison
 
 type MakeRow = Callable[..., MetricDiff]
+
+SAME = FunctionComparison(answer="same", sentence="same function", gap=1.7e-15)
+OTHER_PROGRAM = Floor(
+    name="same program", holds=False, evidence="the programs differ at model/layers.py:32 norm, forward: 1 × sqrt"
+)
 
 
 def test_after_a_death_no_row_decides(record_000: ComparisonRecord) -> None:
@@ -48,6 +54,44 @@ def test_the_brief_has_the_rows_that_differ_and_counts_the_others(
     brief = make_brief(record_002.model_copy(update={"rows": tuple(rows), "verdict": "regressed"}))
     assert [row.metric for row in brief.rows] == ["m3", "m2"]
     assert brief.more.startswith("3 more")
+
+
+def undecided(record: ComparisonRecord, make_row: MakeRow) -> ComparisonRecord:
+    """Return a comparison of one function whose step times are unknown: the program's is nearer to a decision."""
+    rows = []
+    for metric, title, width, threshold in (
+        ("step_time_s", "Step time, steady", 0.60, 0.0040),
+        ("program_step_s", "Step time of the program", 0.02, 0.0012),
+    ):
+        row = make_row(metric, title, ("0.080", "0.081", "0.001"), "unknown", "", better="lower", effect=0.0125)
+        row = row.model_copy(update={"threshold": threshold, "unit": "s", "evidence": "3 runs of each"})
+        rows.append(row.model_copy(update={"effect_low": 0.0125 - width, "effect_high": 0.0125 + width}))
+    update = {"rows": tuple(rows), "verdict": "unknown", "findings": (), "function": SAME, "floors": (OTHER_PROGRAM,)}
+    return record.model_copy(update=update)
+
+
+def test_one_function_leads_where_the_time_is_not_decided(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    brief = make_brief(undecided(record_002, make_row))
+    assert brief.sentence.startswith("The steps compute one function, up to rounding (2e-15 in float64); not decided: ")
+    assert "80.0 → 81.0 ms" in brief.sentence
+    assert brief.why == "the programs differ at model/layers.py:32 norm, forward"
+    assert [row.metric for row in brief.rows] == ["program_step_s"]  # one row is of the step time
+    assert brief.more == "1 more of the step time"
+
+
+def test_the_root_leads_and_its_commit_is_why(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    root = Root(kind="constant", file="model/layers.py", line=32, sentence="add at model/layers.py:32: 1e-05 is 2e-05")
+    tensors = TensorComparison(sentence=f"the first that differs: {root.sentence}", first=root, roots=(root,))
+    line = CodeLine(file=root.file, line=root.line, commit="f9ff970c4 Another epsilon")
+    loss = make_row("loss_per_step", "Loss, step by step", ("8.79", "8.80", "0.01"), "changed", "the loss differs")
+    another = FunctionComparison(answer="another", sentence="another function: loss differs by 0.1 in float64; as run")
+    found = {"rows": (loss,), "verdict": "changed", "findings": (), "function": another, "explanation": None}
+    record = record_002.model_copy(update=found)
+    assert make_brief(record).sentence == "Another function: loss differs by 0.1 in float64."
+    explanation = Explanation(headline=tensors.sentence, tensors=tensors, lines=(line,))
+    brief = make_brief(record.model_copy(update={"explanation": explanation}))
+    assert brief.sentence == f"Another function: {root.sentence}."
+    assert brief.why == line.commit
 
 
 def test_numbers_have_three_significant_digits(make_row: MakeRow) -> None:
