@@ -39,7 +39,7 @@ def publish_step(
     page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
     name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
     show_text(name, summary_markdown(comparison, page.link), summary_description(comparison))
-    show_link(name, page, f"{' '.join(name)}: the page")
+    show_link(name, page.link, page.address, f"{' '.join(name)}: the page")
     if table:
         show_rows([comparison], table)
     return page

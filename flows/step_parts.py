@@ -6,7 +6,6 @@ from typing import TypedDict
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE, CachePolicy
 
-from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.elements import artifact_key, escape_markdown
 from tasks.services.outage import outlast
 
@@ -28,7 +27,7 @@ def show_text(name: Sequence[str], text: str, description: str) -> None:
     outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=text, description=description))
 
 
-def show_link(name: Sequence[str], page: PublishedPage, text: str) -> None:
-    """Create a Prefect artifact with a link to a page. name: the parts of its key."""
-    key, place = artifact_key(*name, "page"), escape_markdown(page.address)
-    outlast(lambda: create_link_artifact(key=key, link=page.link, link_text=text, description=place))
+def show_link(name: Sequence[str], link: str, address: str, text: str) -> None:
+    """Create a Prefect artifact with a link to a page. name: the parts of its key. address: its place in the store."""
+    key, place = artifact_key(*name, "page"), escape_markdown(address)
+    outlast(lambda: create_link_artifact(key=key, link=link, link_text=text, description=place))

@@ -14,7 +14,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.verify_steps import find_checkpoints_step, prove_step, publish_proofs_step
 from tasks.publish.markdown.proofs import list_wrong, proofs_headline
-from tasks.resolve.options import doc, or_empty
+from tasks.resolve.form_fields import doc, or_empty
 from tasks.services.flow_names import show_name, unless_named
 
 # Two checkpoints at once, each read by two threads, saturate most disks and network links.

@@ -16,7 +16,7 @@ from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.launch.local.process_group import build_environment
 from tasks.records import Observation, ProgramTimes, RunPlan, TimeRatio
-from tasks.store.json_records import dump_json, load_json, read_document
+from tasks.store.documents import dump_json, load_json, read_document
 
 SETTINGS, RESULT, OUTPUT = "turns-settings.json", "turns.json", "turns.log"
 LIMIT_S = 60.0

@@ -10,7 +10,7 @@ from configs.backends import settings_model
 from tasks.records import RunPlan, StepCompile
 from tasks.records.observation import PROGRAM
 from tasks.store.atomic import write_atomically, write_bytes_atomically
-from tasks.store.json_records import dump_json, load_json, read_document
+from tasks.store.documents import dump_json, load_json, read_document
 
 COMPILES = "compiles.json"  # the argument types of each compile of the step
 FOLDER = "lowered"  # subfolder of a run's folder with every program that JAX compiled; removed at the run's end

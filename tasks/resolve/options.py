@@ -5,15 +5,14 @@ default, because the form asks for a type if a field may be None. The form's ser
 it creates a flow run; `resolve` checks them for every caller.
 """
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from cyclopts import Parameter
-from pydantic import Field
 
 from configs.comparison import ENOUGH_REPEATS, MAX_REPEATS
-from configs.names import Kind, list_names
 from configs.read import read_duration
 from configs.schema import Frozen
+from tasks.resolve.form_fields import doc, dropdown, number_fields, or_empty
 from tasks.resolve.refs import MAX_NAME_LENGTH
 
 DEFAULT_OUT = "maxview-out"
@@ -22,30 +21,6 @@ QUIET = Parameter(negative="", show_default=False)
 SEVERAL = Parameter(negative="", show_default=False, consume_multiple=True)  # one option, several values
 AN_ARGUMENT = Parameter(parse=False)  # on the command line a positional argument, not an option
 GROUP = Parameter(name="*")  # the fields of a group are options of their own
-
-
-def doc(description: str, **schema: Any) -> Any:
-    """Return a pydantic field with its help text, and the keys `schema` in its JSON schema.
-
-    Prefect 3.8 overwrites a field's description with the docstring's, but keeps the extra keys of its schema.
-    """
-    return Field(description=description, json_schema_extra={"description": description} | schema)
-
-
-def dropdown(kind: Kind, *more: str) -> dict[str, Any]:
-    """Return the JSON schema of a dropdown: the words `more`, then the names of the files in configs/KIND."""
-    return {"type": "string", "enum": [*more, *list_names(kind)]}
-
-
-def or_empty(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of a field that may be left empty."""
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def number_fields(schema: dict[str, Any]) -> None:
-    """Add a position to each field of a group's JSON schema: Prefect's database does not store the fields' order."""
-    for position, field in enumerate(schema["properties"].values()):
-        field["position"] = position
 
 
 def _read_seconds(budget: str) -> float | None:

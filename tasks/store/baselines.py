@@ -12,14 +12,8 @@ from configs.nightly import BLESSED
 from configs.read import CONFIG_ROOT
 from tasks.records import Baseline
 from tasks.store.atomic import StoreError, write_atomically
-from tasks.store.json_records import (
-    describe,
-    dump_json,
-    load_json,
-    read_document,
-    run_record_from_json,
-    run_record_to_json,
-)
+from tasks.store.documents import describe, dump_json, load_json, read_document
+from tasks.store.json_records import run_record_from_json, run_record_to_json
 from tasks.store.names import check_name
 
 FOLDER = CONFIG_ROOT / "baselines"

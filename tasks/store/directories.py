@@ -12,14 +12,8 @@ from pydantic import TypeAdapter
 
 from tasks.records import ComparisonRecord, CrossRestore, RunHandle, RunPlan, RunRecord, StoredHandle
 from tasks.store.atomic import StoreError, explain_full, explain_little, write_atomically
-from tasks.store.json_records import (
-    load_json,
-    model_from_json,
-    model_to_json,
-    read_document,
-    run_record_from_json,
-    run_record_to_json,
-)
+from tasks.store.documents import load_json, model_from_json, read_document
+from tasks.store.json_records import model_to_json, run_record_from_json, run_record_to_json
 from tasks.store.names import check_name
 from tasks.store.place import Folder
 from tasks.store.seals import remove_seal

@@ -1,23 +1,20 @@
-"""Converts records and their polars tables to standard JSON and back; errors name the damaged file.
+"""Converts records and their polars tables to standard JSON and back.
 
 A run record is `{"document", "version", "record", "frames", "not_finite"}`. `record` has no tables; `frames` contains
 the tables by column with types. `not_finite` lists JSON pointers to the strings in `record` that stand for NaN or
 infinities.
 """
 
-import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tasks.records import RunPlan, RunRecord, number_from_json, number_to_json
 from tasks.store.atomic import StoreError
+from tasks.store.documents import REMEDY, describe, dump_json, load_json
 
 VERSION = 1  # of a run record's format
-_REMEDY = "move it away to have it made again"
 _DOCUMENT = "maxview run record"
 # name in JSON → column type, without lists and structs
 _FLAT: dict[str, pl.DataType] = {
@@ -50,11 +47,11 @@ def run_record_from_json(text: str, name: str) -> RunRecord:
     """Return the record in `text`. Raises StoreError naming the file `name` if it is damaged or of another version."""
     document = load_json(text, name)
     if document.get("document") != _DOCUMENT:
-        raise StoreError(f"{name}: is not a run record; {_REMEDY}")
+        raise StoreError(f"{name}: is not a run record; {REMEDY}")
     if document.get("version") != VERSION:
         raise StoreError(
             f"{name}: is a run record of version {document.get('version')!r}, "
-            f"this maxview reads version {VERSION}; {_REMEDY}"
+            f"this maxview reads version {VERSION}; {REMEDY}"
         )
     try:
         fields: dict[str, Any] = document["record"]
@@ -65,9 +62,9 @@ def run_record_from_json(text: str, name: str) -> RunRecord:
         fields["metrics"] = None if metrics is None else frame_from_json(metrics)
         return RunRecord.model_validate(fields)
     except ValidationError as error:
-        raise StoreError(f"{name}: is damaged or of another version: {describe(error)}; {_REMEDY}") from error
+        raise StoreError(f"{name}: is damaged or of another version: {describe(error)}; {REMEDY}") from error
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
-        raise StoreError(f"{name}: is damaged ({type(error).__name__}: {error}); {_REMEDY}") from error
+        raise StoreError(f"{name}: is damaged ({type(error).__name__}: {error}); {REMEDY}") from error
 
 
 def model_to_json(model: BaseModel) -> str:
@@ -81,61 +78,6 @@ def model_to_json(model: BaseModel) -> str:
     if isinstance(model, RunPlan) and not_finite:
         raise StoreError(f"{not_finite[0][1:].replace('/', '.')} is not a finite number: give it a finite value")
     return text
-
-
-def model_from_json[M: BaseModel](model: TypeAdapter[M] | type[M]) -> Callable[[str, str], M]:
-    """Return a function (text, file name) → record that reads the text of `model_to_json`, and raises StoreError."""
-    adapter = model if isinstance(model, TypeAdapter) else TypeAdapter(model)
-
-    def parse(text: str, name: str) -> M:
-        try:
-            return adapter.validate_python(load_json(text, name))
-        except ValidationError as error:
-            raise StoreError(f"{name}: is damaged or of another version: {describe(error)}; {_REMEDY}") from error
-
-    return parse
-
-
-def read_document[T](path: Path, parse: Callable[[str, str], T]) -> T | None:
-    """Return `parse(content, path)` of a file; None if the file is missing. Raises StoreError if it is unreadable."""
-    if path.exists() and not path.is_file():
-        raise StoreError(f"{path}: is a pipe, a device or a folder, not a file; remove it")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError as error:
-        raise StoreError(f"{path}: is damaged: invalid UTF-8 at byte {error.start}; {_REMEDY}") from error
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror or error}); check the folder's rights") from error
-    return parse(text, str(path))
-
-
-def dump_json(value: Any, indent: int | None = 1) -> str:
-    """Return JSON in ASCII with a final line break. Raises ValueError for NaN and infinities."""
-    return json.dumps(value, indent=indent, allow_nan=False) + "\n"
-
-
-def load_json(text: str, name: str) -> dict[str, Any]:
-    """Return the JSON object in `text`. Raises StoreError naming the file `name` if `text` is no JSON object."""
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise StoreError(f"{name}: is not valid JSON ({error}); {_REMEDY}") from error
-    except ValueError as error:  # Python refuses to convert integers with thousands of digits
-        raise StoreError(f"{name}: contains a number that maxview never writes ({error}); {_REMEDY}") from error
-    except RecursionError as error:
-        raise StoreError(f"{name}: is nested deeper than any file of maxview; {_REMEDY}") from error
-    if not isinstance(value, dict):
-        raise StoreError(f"{name}: holds a {type(value).__name__}, not an object; {_REMEDY}")
-    return value
-
-
-def describe(error: ValidationError) -> str:
-    """Return the first three errors of pydantic, each as `key: message`, and the number of the others, if any."""
-    details = error.errors(include_url=False)
-    texts = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in details[:3]]
-    return "; ".join(texts) + (f"; and {len(details) - 3} more" if len(details) > 3 else "")
 
 
 def _without_non_finite(value: Any, pointer: str, pointers: list[str]) -> Any:

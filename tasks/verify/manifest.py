@@ -16,7 +16,7 @@ from etils import epath
 
 from tasks.records import Problem
 from tasks.store import StoreError, write_atomically
-from tasks.store.json_records import dump_json
+from tasks.store.documents import dump_json
 from tasks.verify.layout import (
     CheckpointError,
     DamagedFile,

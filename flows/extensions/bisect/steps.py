@@ -81,7 +81,7 @@ def publish_bisection_step(record: Bisection, store: Store) -> PublishedPage:
     page = find_page(publish_bisection(record, store), store)
     name = ("bisect", record.comparison, record.case)
     show_text(name, bisection_markdown(record), escape_markdown(record.headline))
-    show_link(name, page, "the page")
+    show_link(name, page.link, page.address, "the page")
     return page
 
 

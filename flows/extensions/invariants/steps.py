@@ -31,7 +31,7 @@ def publish_invariants_step(record: InvariantsRecord, store: Store) -> tuple[Inv
     page = find_page(path, store)
     name = ("invariants", record.trainer)
     show_text(name, describe_markdown(record, page.shown), record.headline)
-    show_link(name, page, "twins and cases")
+    show_link(name, page.link, page.address, "twins and cases")
     return record, page
 
 

@@ -26,7 +26,7 @@ from tasks.records.compiled import FILE, OPTIMISED
 from tasks.resolve.trainers.maxtext_trainer import COMPILE_RECORDER
 from tasks.store import Store
 from tasks.store.directories import config_text
-from tasks.store.json_records import model_from_json, read_document
+from tasks.store.documents import model_from_json, read_document
 
 FOLDER = "bisect"  # folder in the store
 TIMEOUT_S = 1800.0  # limit of seconds of one compile

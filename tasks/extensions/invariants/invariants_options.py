@@ -6,7 +6,8 @@ from cyclopts import Parameter
 
 from configs.schema import Frozen
 from tasks.extensions.invariants.twin_files import list_twins
-from tasks.resolve.options import DEFAULT_OUT, QUIET, Cases, Model, Out, Overrides, doc
+from tasks.resolve.form_fields import doc
+from tasks.resolve.options import DEFAULT_OUT, QUIET, Cases, Model, Out, Overrides
 from tasks.resolve.refs import MAX_NAME_LENGTH
 
 

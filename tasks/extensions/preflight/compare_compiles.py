@@ -37,7 +37,7 @@ from tasks.records import (
 )
 from tasks.records.compiled import FILE, LOWERED, OPTIMISED
 from tasks.store import Store
-from tasks.store.json_records import model_from_json, read_document
+from tasks.store.documents import model_from_json, read_document
 
 
 class Compiled(Frozen):

@@ -6,7 +6,7 @@ An arm is one of the two compared versions.
 from collections.abc import Callable
 
 from configs.schema import Frozen
-from tasks.publish.content.time_bars import show_seconds
+from tasks.publish.content.amounts import show_rate, show_seconds
 from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
 
 WIDTH = 1000.0  # of the time axis, in the unit of all x and widths
@@ -88,12 +88,6 @@ def describe_span(span: LifeSpan) -> str:
     """Return a part of a life in words: `manifest 0.52 s, 14.1 MB/s`."""
     rate = f", {show_rate(span.bytes_per_s)}" if span.bytes_per_s else ""
     return f"{span.part} {show_seconds(span.seconds)}{rate}"
-
-
-def show_rate(bytes_per_s: float) -> str:
-    """Return bytes per second with three significant digits."""
-    rate, unit = (bytes_per_s / 1e9, "GB/s") if bytes_per_s >= 1e9 else (bytes_per_s / 1e6, "MB/s")
-    return f"{rate:.3g} {unit}"
 
 
 def describe_life(life: CheckpointLife) -> str:

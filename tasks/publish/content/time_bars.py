@@ -6,6 +6,7 @@ An arm is one of the two compared versions.
 import math
 
 from configs.schema import Frozen
+from tasks.publish.content.amounts import show_seconds
 from tasks.records import ComparisonRecord, TimePart
 from tasks.records.text import visible
 
@@ -48,11 +49,6 @@ def list_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
     """Return the parts that are at least MIN_SHARE of the time, the largest first."""
     parts = [part for part in average_parts(record, arm) if part.share >= MIN_SHARE]
     return sorted(parts, key=lambda part: -part.seconds)
-
-
-def show_seconds(seconds: float) -> str:
-    """Return seconds with three significant digits; from 100 on as a whole number."""
-    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
 
 
 class BarPart(Frozen):

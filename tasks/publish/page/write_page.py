@@ -11,6 +11,7 @@ from jinja2 import Environment
 
 from tasks.diff.suggested_commands import repeat_command
 from tasks.publish.content import verdict_words
+from tasks.publish.content.amounts import show_seconds
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
 from tasks.publish.content.brief import find_frame, make_brief
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
@@ -21,7 +22,7 @@ from tasks.publish.content.explanation_sections import headline_of, list_section
 from tasks.publish.content.icon import draw_icon, to_data_uri
 from tasks.publish.content.save_timeline import draw_lives
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts, show_seconds
+from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts
 from tasks.publish.page.curve_data import list_marks, write_figures
 from tasks.publish.page.differences import compare_facts, list_differences
 from tasks.publish.page.log_files import Lines, Logs
