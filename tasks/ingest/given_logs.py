@@ -212,8 +212,9 @@ def _has_same_text(one: LoggedRun, other: LoggedRun) -> bool:
     """Whether two runs have the same unwrapped text. Texts are read again only if all steps are equal."""
     if one.digest == other.digest:
         return (one.reading.span, one.pod) == (other.reading.span, other.pod)
-    steps = [run.reading.steps.drop("line", "offset") for run in (one, other)]
-    if not steps[0].equals(steps[1]):
+    mine, others = one.reading.steps, other.reading.steps
+    columns, other_columns = (set(table.columns) - {"line", "offset"} for table in (mine, others))
+    if columns != other_columns or not all(mine[name].equals(others[name]) for name in columns):
         return False
     texts = [digest_text(run.file, run.reading, source=run.pod) for run in (one, other)]
     return texts[0] == texts[1]

@@ -53,7 +53,7 @@ def _merge(run: RunRecord) -> tuple[pl.DataFrame, float]:
 
 def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
     """Return the rows by ascending step, with only the last row of each repeated step."""
-    if (table["step"].diff() > 0).all():  # true for most logs
+    if (np.diff(table["step"].to_numpy()) > 0).all():  # true for most logs
         return table
     return table.unique("step", keep="last", maintain_order=True).sort("step")
 
@@ -128,10 +128,13 @@ def have_equal_times(one: pl.DataFrame, other: pl.DataFrame) -> bool:
     False if there are fewer than MIN_COMMON common steps, or fewer than MIN_TIMES different times. Other lines, dates
     and missing parts of a log are ignored, so that a cut or edited copy is recognised as well.
     """
-    tables = one, other
-    clocks = [name for name in CLOCKS if all(name in table and table.schema[name].is_numeric() for table in tables)]
-    left, right = (last_of_each_step(table).select("step", *clocks) for table in tables)
-    both = left.join(right, on="step", suffix="_other")
-    if both.height < MIN_COMMON or both.select(clocks).n_unique() < MIN_TIMES:
+    tables = left, right = last_of_each_step(one), last_of_each_step(other)
+    _, rows, other_rows = np.intersect1d(left["step"], right["step"], assume_unique=True, return_indices=True)
+    if len(rows) < MIN_COMMON:
         return False
-    return all(both[name].eq_missing(both[f"{name}_other"]).all() for name in clocks)
+    clocks = [name for name in CLOCKS if all(name in table and table[name].dtype.is_numeric() for table in tables)]
+    times = [(left[name].to_numpy()[rows], right[name].to_numpy()[other_rows]) for name in clocks]
+    return (
+        all(np.array_equal(mine, others, equal_nan=True) for mine, others in times)
+        and len(set(zip(*(mine for mine, _ in times), strict=True))) >= MIN_TIMES
+    )

@@ -314,7 +314,7 @@ def test_the_frame_has_the_trainers_exit_code(
 
 def test_a_signal_reaches_the_trainer_and_its_exit_code_returns(container: Object) -> None:
     """A second signal too: `kubectl delete` after an eviction."""
-    trainer = "trap 'sleep 0.5; exit 7' TERM; echo ready; sleep 30 & wait"
+    trainer = "trap 'sleep 0.5; exit 7' TERM; echo ready; sleep 30 &>/dev/null & wait"  # it would hold the output open
     process = start_frame(container, ("bash", "-c", trainer))
     assert process.stdout is not None
     while process.stdout.readline() != "ready\n":
