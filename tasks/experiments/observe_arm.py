@@ -15,7 +15,6 @@ from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
 from tasks.store.directories import config_text
 
-BEFORE_LOG = "before.log"  # of the run that is resumed
 OWN_FOLDER = "run"  # subfolder for the files that the trainer writes
 
 
@@ -28,9 +27,6 @@ def observe_arm(
     evaluated: int = 0,
     profile: tuple[int, int] | None = None,
     batches: int = 1,
-    automatic_gradients: bool = False,
-    skipped: int = 0,
-    before: RunPlan | None = None,
 ) -> Observation:
     """Run the plan's command until its step is recorded and profiled; return the record of the step's first call.
 
@@ -38,28 +34,14 @@ def observe_arm(
 
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
     tensors: evaluate the call `evaluated` operation by operation. profile: first and last call to profile. Calls count
-    from 0. batches: number of calls whose batches are stored. automatic_gradients: without `jax.custom_vjp`.
-    skipped: number of calls before the first one that counts. before: a plan with the same run folder, which is run
-    first: the observed command continues what it left there.
+    from 0. batches: number of calls whose batches are stored.
     If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
         return Observation(arm=plan.arm, notes=(f"{plan.arm} runs on a cluster, and is not observed",))
     if folder.exists():
         shutil.rmtree(folder)
-    moved = move_plan(plan, folder.absolute() / OWN_FOLDER)
-    Path(moved.directory).mkdir(parents=True)
-    config = Path(moved.directory) / "config.yml"
-    if before is not None:
-        first = move_plan(before, folder.absolute() / OWN_FOLDER)
-        config.write_text(config_text(first), encoding="utf-8")
-        try:
-            run_to_end(first, folder / BEFORE_LOG)
-        except LaunchError as error:
-            return Observation(arm=plan.arm, notes=(f"the run that is resumed did not start: {error}",))
-        if code := read_exit_code(folder / BEFORE_LOG):
-            return Observation(arm=plan.arm, notes=(f"the run that is resumed ended with exit code {code}",))
-    config.write_text(config_text(moved), encoding="utf-8")
+    moved = make_run_folder(plan, folder)
     own = prepare(
         folder.absolute(),
         moved.environment,
@@ -68,8 +50,6 @@ def observe_arm(
         start=str(start.absolute()) if start else None,
         profile=profile,
         batches=batches,
-        automatic_gradients=automatic_gradients,
-        skipped=skipped,
     )
     if tensors:
         own["OPENBLAS_NUM_THREADS"] = "1"  # a second thread doubles the CPU time of small products
@@ -78,7 +58,20 @@ def observe_arm(
         run_to_end(moved, folder / LOG)
     except LaunchError as error:
         return Observation(arm=plan.arm, notes=(f"{plan.arm} is not observed: {error}",))
-    found = read_observation(folder, plan.arm)
+    return read_ended(folder, plan.arm)
+
+
+def make_run_folder(plan: RunPlan, folder: Path) -> RunPlan:
+    """Make the folder of an observed run, with its config, inside `folder`; return the plan that uses it."""
+    moved = move_plan(plan, folder.absolute() / OWN_FOLDER)
+    Path(moved.directory).mkdir(parents=True, exist_ok=True)
+    Path(moved.directory, "config.yml").write_text(config_text(moved), encoding="utf-8")
+    return moved
+
+
+def read_ended(folder: Path, arm: str) -> Observation:
+    """Return the observation of a command that has ended; without a step, its notes have the exit code."""
+    found = read_observation(folder, arm)
     code = read_exit_code(folder / LOG)
     if found.step is None and code:
         text = f"the process ended with exit code {code}"

@@ -46,14 +46,15 @@ class Pair:
 
 
 class Wide:
-    """One step in float64, compiled when it first runs."""
+    """One step in float64."""
 
-    def __init__(self, folder: str, planted: str = ""):
+    def __init__(self, folder: str, planted: str = "", like: "Wide | None" = None):
         self.step = RecordedStep(Path(folder))
         with mlir_context():
             text, self.change = plant(self.step.text, planted) if planted else (self.step.text, "")
             self.text = widen(text)
-        self.program = Program(self.text, self.step.devices, quickly=True)
+        shared = like.program if like and like.text == self.text else None
+        self.program = shared or Program(self.text, self.step.devices, quickly=True)
 
     def chain(self, first: Arrays, batches: Callable[[int], dict[int, Any]]) -> Iterator[list[Any]]:
         """Yield the results of each step, each from the state after the step before and its own batch."""
@@ -71,24 +72,24 @@ class Twins:
     """Evaluates pairs, and keeps the results of the last left side."""
 
     def __init__(self) -> None:
-        self.left: tuple[str, RecordedStep, list[list[Any]]] | None = None
+        self.left: tuple[str, Wide, list[list[Any]]] | None = None
 
-    def run_left(self, folder: str) -> tuple[RecordedStep, list[list[Any]]]:
-        """Return the step of a left side, and the results of its first steps."""
+    def run_left(self, folder: str) -> tuple[Wide, list[list[Any]]]:
+        """Return a left side, and the results of its first steps."""
         if self.left is None or self.left[0] != folder:
             self.left = None
             wide = Wide(folder)
             chain = wide.chain(wide.step.first, wide.step.batch)
-            self.left = folder, wide.step, [next(chain) for _ in range(STEPS)]
+            self.left = folder, wide, [next(chain) for _ in range(STEPS)]
         return self.left[1], self.left[2]
 
     def compare(self, pair: Pair) -> dict[str, Any]:
         """Return the measured differences of a pair. Raises ValueError with a sentence if it cannot be compared."""
         if pair.exact:
             return compare_arguments(RecordedStep(Path(pair.left)), RecordedStep(Path(pair.right)))
-        step, results = self.run_left(pair.left)
-        right = Wide(pair.right, pair.planted)
-        own = right.step
+        left, results = self.run_left(pair.left)
+        right = Wide(pair.right, pair.planted, like=left)
+        step, own = left.step, right.step
         inputs = join(match(step.inputs, own.inputs), step.inputs, own.inputs, pair.parameters)
         if pair.batch == "texts alone":
             places = {slot.meaning: n for n, slot in enumerate(step.inputs) if slot.role == "data"}

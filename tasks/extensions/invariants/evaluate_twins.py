@@ -8,19 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from configs.environment import pass_on
-from tasks.experiments.observe_arm import observe_arm
-from tasks.experiments.recordings import IDENTITY
 from tasks.experiments.run_inside import run_inside
 from tasks.extensions.invariants.judge_twin import answer, judge_twin
+from tasks.extensions.invariants.record_sides import Side, record_sides
 from tasks.extensions.invariants.twin_plans import TwinPair
 from tasks.extensions.invariants.twin_records import Planted, TwinResult
 from tasks.observe.recorder import read_observation
-from tasks.records import Observation, RunPlan
+from tasks.records import Observation
 from tasks.resolve.plans import hash_identity
-from tasks.store.atomic import write_atomically
 
 LANES = 2
 PATIENCE_S, PATIENCE_OF_PAIR_S = 900.0, 60.0
@@ -28,21 +26,7 @@ RECORDED, COMPARED = "recorded", "compared"
 # as in experiments/inside/plant.py, which needs JAX
 FAULTS = ("gradient scaled", "reduction left out", "mask shifted")
 REFACTORINGS = ("products commuted", "quotients as products", "roots written out")
-BATCHES = 2  # the second call shows which results are the next call's arguments
-# the recorded step itself runs twice: its compile need not be thorough
-QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-
 type Say = Callable[[str], None]
-
-
-class Side(NamedTuple):
-    """One step to record. Sides with the same folder are one."""
-
-    plan: RunPlan
-    folder: Path
-    automatic: bool = False  # without custom gradients
-    skipped: int = 0  # calls of the step before the recorded one
-    before: RunPlan | None = None  # the run that is resumed
 
 
 def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _: None) -> Iterator[TwinResult]:
@@ -59,20 +43,20 @@ def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _:
     groups: dict[str, list[TwinPair]] = {}
     for pair in ready:
         groups.setdefault(pair.case, []).append(pair)
-    with ThreadPoolExecutor(LANES) as pool:
-        recordings: dict[Path, Future[Observation]] = {}
-        for pair in ready:
-            for side in sides_of(pair, folder):
-                if side.folder not in recordings:
-                    recordings[side.folder] = pool.submit(record_side, side)
-        say(f"{len(recordings)} steps to record for {len(ready)} pairs")
+    with ThreadPoolExecutor(LANES) as pool, ThreadPoolExecutor(LANES) as others:
+        recordings: dict[Path, Future[dict[Path, Observation]]] = {}
         evaluations = {}
-        with ThreadPoolExecutor(LANES) as others:
-            for case, group in groups.items():
-                evaluations[others.submit(_evaluate_group, group, folder, recordings)] = case
-            for done in as_completed(evaluations):
-                yield from done.result()
-                say(f"{evaluations[done]} is done")
+        for name, group in groups.items():
+            own = {side.folder: side for pair in group for side in sides_of(pair, folder)}
+            fresh = [side for place, side in own.items() if place not in recordings]
+            recorded = pool.submit(record_sides, fresh, folder / RECORDED, name)
+            recordings |= dict.fromkeys([side.folder for side in fresh], recorded)
+            needed = {place: recordings[place] for place in own}
+            evaluations[others.submit(_evaluate_group, group, folder, needed)] = name
+        say(f"{len(recordings)} steps to record for {len(ready)} pairs")
+        for done in as_completed(evaluations):
+            yield from done.result()
+            say(f"{evaluations[done]} is done")
 
 
 def sides_of(pair: TwinPair, folder: Path) -> tuple[Side, Side]:
@@ -83,50 +67,18 @@ def sides_of(pair: TwinPair, folder: Path) -> tuple[Side, Side]:
         right = Side(right.plan, right.folder.with_name(f"{right.folder.name}-automatic"), automatic=True)
     if (steps := pair.twin.resume) is not None:
         left = left._replace(folder=left.folder.with_name(f"{left.folder.name}-step-{steps}"), skipped=steps)
-        stopped = end_after(right.plan, steps)
-        right = right._replace(folder=right.folder.with_name(f"{right.folder.name}-resumed-{steps}"), before=stopped)
+        right = right._replace(folder=right.folder.with_name(f"{right.folder.name}-resumed-{steps}"), resumed=steps)
     return left, right
 
 
-def end_after(plan: RunPlan, steps: int) -> RunPlan:
-    """Return a plan of the same run that ends after some steps."""
-    argv = tuple(f"steps={steps}" if word.startswith("steps=") else word for word in plan.argv)
-    return plan.model_copy(update={"argv": argv, "config": plan.config | {"steps": steps}})
-
-
-def with_flags(plan: RunPlan) -> RunPlan:
-    """Return a plan whose program is compiled quickly."""
-    flags = f"{plan.environment.get('XLA_FLAGS', '')} {QUICKLY}".strip()
-    return plan.model_copy(update={"environment": {**plan.environment, "XLA_FLAGS": flags}})
-
-
-def record_side(side: Side) -> Observation:
-    """Return the observation of a side: the recorded one, else a new one, for which its trainer starts."""
-    identity = side.folder / IDENTITY
-    if identity.is_file() and identity.read_text(encoding="utf-8") == side.plan.identity:
-        return read_observation(side.folder, side.plan.arm)
-    found = observe_arm(
-        with_flags(side.plan),
-        side.folder,
-        tensors=False,
-        batches=BATCHES,
-        automatic_gradients=side.automatic,
-        skipped=side.skipped,
-        before=with_flags(side.before) if side.before else None,
-    )
-    if found.step is not None:
-        write_atomically(identity, side.plan.identity)
-    return found
-
-
 def _evaluate_group(
-    group: Sequence[TwinPair], folder: Path, recordings: dict[Path, "Future[Observation]"]
+    group: Sequence[TwinPair], folder: Path, recordings: dict[Path, "Future[dict[Path, Observation]]"]
 ) -> list[TwinResult]:
     """Return the results of one case's pairs, in one process."""
     found, wanted = [], []
     for pair in group:
         sides = sides_of(pair, folder)
-        observed = [recordings[side.folder].result() for side in sides]
+        observed = [recordings[side.folder].result()[side.folder] for side in sides]
         silent = next((one for one in observed if one.step is None), None)
         if silent is not None:
             found.append(answer(pair.twin, pair.case, "not evaluated", _why_silent(silent, sides)))

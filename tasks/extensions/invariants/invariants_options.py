@@ -1,10 +1,11 @@
 """The options of invariants, defined once for the command line, the run form and the flow."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from configs.schema import Frozen
+from configs.trainers import TRAINERS, TrainerName
 from tasks.extensions.invariants.twin_files import list_twins
 from tasks.resolve.form_fields import doc
 from tasks.resolve.options import DEFAULT_OUT, QUIET, Cases, Model, Out, Overrides
@@ -15,8 +16,12 @@ class InvariantsOptions(Frozen):
     """The options of the flow `invariants`."""
 
     trainer: Annotated[
-        Literal["maxview", "maxtext", "command"],
-        doc("maxview: this trainer; maxtext; command: the two command lines of a twin's file."),
+        TrainerName,
+        doc(
+            f"The trainer: {', '.join(TRAINERS)}. command: the two command lines of a twin's file.",
+            type="string",
+            enum=list(TRAINERS),
+        ),
     ] = "maxview"
     ref: Annotated[
         str,

@@ -9,6 +9,7 @@ from tasks.extensions.invariants.twin_files import Twin
 from tasks.extensions.invariants.twin_records import TwinAnswer, TwinGap, TwinResult
 from tasks.records.function import show_share
 from tasks.records.text import counted
+from tasks.resolve.trainers.maxtext import show_value
 
 EXACT = 1e-11  # distance to factor · left, relative to the result, up to which the factor is exact
 MIN_FACTOR = 1e-6  # distance from 1 above which a factor is named: a smaller one is told by its size
@@ -68,8 +69,10 @@ def _kind_of(row: Row) -> str:
 
 def answer(twin: Twin, case: str, word: TwinAnswer, sentence: str, **facts: Any) -> TwinResult:
     """Return a result."""
+    setting = {} if twin.command else {**twin.both, **dict(twin.right)}
+    right = tuple(f"{key}={show_value(value)}" for key, value in setting.items())
     return TwinResult(
-        twin=twin.name, title=twin.title, why=twin.why, case=case, answer=word, sentence=sentence, **facts
+        twin=twin.name, title=twin.title, why=twin.why, case=case, answer=word, sentence=sentence, right=right, **facts
     )
 
 

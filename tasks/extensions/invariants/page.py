@@ -1,9 +1,13 @@
 """Writes the record of invariants and its page (twins × cases), and finds since which version a twin is broken."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from configs.comparison import load_comparison
+from configs.names import list_names
 from tasks.extensions.invariants.describe_invariants import show_cell
 from tasks.extensions.invariants.twin_records import MARKS, InvariantsRecord, TwinResult
 from tasks.publish.content.templating import load_assets, make_environment
@@ -12,6 +16,7 @@ from tasks.records.function import show_share
 from tasks.store import Store, check_name, write_atomically
 
 HERE = Path(__file__).parent  # with the page's template
+COMPARES_COMMITS = "main-vs-branch"  # ends the names of comparisons of two commits
 FOLDER, RECORD = "invariants", "invariants.json"
 WORDS = {"same": "same", "another": "regressed", "not evaluated": "unknown", "not applicable": ""}
 
@@ -21,7 +26,9 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
 
     A version's record is replaced by a later one of the same twins and cases.
     """
-    record = record.model_copy(update={"broke": find_breaks(record, read_records(store, record.trainer))})
+    breaks = find_breaks(record, read_records(store, record.trainer))
+    found = {"broke": {key: one.first for key, one in breaks.items()}}
+    record = record.model_copy(update=found | ({"next": words} if (words := bisect_words(record, breaks)) else {}))
     place = f"{record.commit[:12]}-{record.id}" if record.commit else record.id
     folder = store.path.joinpath(FOLDER, check_name(record.trainer, "trainer"), check_name(place, "id"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,20 +69,41 @@ def read_records(store: Store, trainer: str) -> list[InvariantsRecord]:
     return sorted(found, key=lambda one: one.created)
 
 
-def find_breaks(record: InvariantsRecord, past: list[InvariantsRecord]) -> dict[str, str]:
-    """Return "twin case" → the first version at which the twin was broken without holding again since."""
+class Break(NamedTuple):
+    """When a twin broke in a case."""
+
+    first: str  # the first version at which it was broken without holding again since
+    held: str | None  # the commit at which it held before
+
+
+def find_breaks(record: InvariantsRecord, past: list[InvariantsRecord]) -> dict[str, Break]:
+    """Return "twin case" → when it broke, for twins that held before."""
     return dict(_find_breaks(record, past))
 
 
-def _find_breaks(record: InvariantsRecord, past: list[InvariantsRecord]) -> Iterator[tuple[str, str]]:
+def _find_breaks(record: InvariantsRecord, past: list[InvariantsRecord]) -> Iterator[tuple[str, Break]]:
     for one in record.having("another"):
-        first, held = record.version, False
+        first = record.version
         for before in reversed([old for old in past if old.created <= record.created]):
             answers = [old.answer for old in before.results if (old.twin, old.case) == (one.twin, one.case)]
             if "same" in answers:
-                held = True
+                yield f"{one.twin} {one.case}", Break(first, before.commit)
                 break
             if "another" in answers:
                 first = before.version
-        if held:
-            yield f"{one.twin} {one.case}", first
+
+
+def bisect_words(record: InvariantsRecord, breaks: dict[str, Break]) -> str:
+    """Return the command that finds the commit at which a twin broke; "" if no earlier commit is known."""
+    known = ((key.split(), one.held) for key, one in breaks.items() if one.held not in (None, record.commit))
+    (twin, case), held = next(known, (("", ""), None))
+    if held is None:
+        return ""
+    comparisons = (name for name in list_names("comparisons") if name.endswith(COMPARES_COMMITS))
+    comparison = next((name for name in comparisons if load_comparison(name).trainer == record.trainer), None)
+    if comparison is None:
+        return ""
+    words = ["maxview", "bisect", comparison, "--metric", "function", "--case", case, "--good", held[:12]]
+    words += ["--bad", record.commit[:12]] if record.commit else []
+    result = next(one for one in record.results if (one.twin, one.case) == (twin, case))
+    return shlex.join([*words, *(word for setting in result.right for word in ("--set", setting))])

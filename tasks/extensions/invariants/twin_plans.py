@@ -28,7 +28,7 @@ NAME = "invariants"
 ONE_DEVICE = "cpu"
 SEQUENCES = 8  # of a batch over all devices
 # a step says nothing about an evaluation, a checkpoint or a restore beside it
-OUTSIDE: dict[str, Any] = {"eval_interval": -1, "resume_after_step": -1, "enable_checkpointing": False}
+OUTSIDE: dict[str, Any] = {"eval_interval": -1, "eval_steps": 1, "resume_after_step": -1, "enable_checkpointing": False}
 
 
 class TwinRequest(Frozen):

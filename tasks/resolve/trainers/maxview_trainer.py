@@ -44,6 +44,7 @@ class MaxviewTrainer(Trainer):
 
     name = "maxview"
     title = "maxview's"
+    entry = "model.train.__main__"
     reports = True
     pairs_refs = True
 

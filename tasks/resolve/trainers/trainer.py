@@ -48,6 +48,8 @@ class Trainer(Frozen):
     starts_alike: ClassVar[bool] = True  # whether Linen and NNX start with the same weights for one seed
     pairs_refs: ClassVar[bool] = False  # whether a comparison of two arms of this trainer has two refs or none
     address: ClassVar[str] = ""  # of its public repository; empty: maxview's clone, or none
+    # imported by its command; a process that has imported it can be forked. Empty: no such module
+    entry: ClassVar[str] = ""
     release: ClassVar[tuple[str, ...]] = ()  # packages for a checkout for which none are named
 
     commit: str | None  # SHA; None: unknown

@@ -108,6 +108,9 @@ class Recorder(Protocol):
     def wants(self, name: str) -> bool:
         """Whether calls of functions of this name go to this recorder."""
 
+    def before_compile(self, name: str, closed: Any, lowered: Any) -> None:
+        """Act before the trainer compiles a function ahead of time."""
+
     def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
         """Return the (args, kwargs) for a further call of the step; None if the call must go through `run`."""
 
@@ -176,8 +179,11 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
         return lowered
 
     def compile_and_keep(lowered: Any, *words: Any, **named: Any) -> Any:
+        made_of = lowered.__dict__.get(_KEPT)
+        if made_of and recorder.wants(made_of[1]):
+            recorder.before_compile(made_of[1], made_of[0], lowered)
         compiled = compile_lowered(lowered, *words, **named)
-        if made_of := lowered.__dict__.get(_KEPT):
+        if made_of:
             compiled.__dict__[_KEPT] = (*made_of, lowered)
         return compiled
 

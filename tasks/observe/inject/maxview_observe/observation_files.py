@@ -112,6 +112,7 @@ class Settings:
     profile: tuple[int, int] | None = None  # first and last call to profile, counted from 0; None: no profile
     batches: int = 1  # number of calls whose batches are stored; the first call's is in ARGUMENTS
     skipped: int = 0  # calls of the step before the first one that counts
+    runs: bool = True  # False: the step's program returns zeros, which spares its compile
     automatic_gradients: bool = False  # differentiate functions with `jax.custom_vjp` as if they had none
 
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import jax
 
-from . import bits
+from . import bits, jaxprs
 from . import observation_files as files
+from .empty_program import empty
 from .evaluate_step import Evaluation
 from .find_step import StepFinder
 from .jit_hook import ArgsKwargs, Call
@@ -48,6 +49,18 @@ class StepObserver:
 
     def wants(self, name: str) -> bool:
         return not self.busy and self.finder.may_be(name)
+
+    def before_compile(self, name: str, closed: Any, lowered: Any) -> None:
+        if not self.settings.runs and (self.finder.name or jaxprs.is_step(name, closed.jaxpr)):
+            with self.guarded("the program cannot be emptied"):
+                self.write_program(lowered)
+                empty(lowered)
+
+    def write_program(self, lowered: Any) -> None:
+        """Write the lowered step, unless an earlier call has written it."""
+        program = self.settings.folder / files.PROGRAM
+        if not program.exists():
+            files.write_packed(program, lowered.as_text(debug_info=True))
 
     def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
         return None
@@ -88,8 +101,9 @@ class StepObserver:
                 self.profiling = Profiling(self.settings.folder / "profile")
         results = self.go_on(call, go_on)
         if number == 0:
-            with self.guarded("the results cannot be described"):
-                self.record["results"] = describe_results(results)
+            if self.settings.runs:
+                with self.guarded("the results cannot be described"):
+                    self.record["results"] = describe_results(results)
             self.results, self.began = jax.tree_util.tree_leaves(results), time.monotonic()
         if self.profiling is not None and self.profiling.is_enough(last=number == last):
             with self.guarded("the profile cannot be written"):
@@ -144,11 +158,11 @@ class StepObserver:
         with self.guarded("the program cannot be lowered"):
             lowered = call.lower()
             self.record["kept"] = kept_arguments(lowered)
-            files.write_packed(folder / files.PROGRAM, lowered.as_text(debug_info=True))
+            self.write_program(lowered)
             self.compiled = call.compiled or lowered.compile()
-            if text := self.compiled.as_text():
+            if self.settings.runs and (text := self.compiled.as_text()):
                 files.write_packed(folder / files.OPTIMISED, text)
-        if self.compiled is not None:
+        if self.settings.runs and self.compiled is not None:
             with self.guarded("the buffers cannot be written"):
                 files.write_memory(folder, self.compiled)
         with self.guarded("the arguments cannot be described"):

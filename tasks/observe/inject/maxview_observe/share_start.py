@@ -45,6 +45,9 @@ class StartSharer:
     def fail(self, name: str, error: Exception) -> None:
         self.finder.others[name] += 1
 
+    def before_compile(self, name: str, closed: Any, lowered: Any) -> None:
+        pass
+
     def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         if self.fresh is None or len(leaves) != self.leaves:  # static arguments add leaves: use `run`

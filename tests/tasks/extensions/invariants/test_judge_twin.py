@@ -4,6 +4,7 @@ from typing import Any
 
 from tasks.extensions.invariants.describe_invariants import describe_invariants
 from tasks.extensions.invariants.judge_twin import judge_twin
+from tasks.extensions.invariants.page import bisect_words, find_breaks
 from tasks.extensions.invariants.twin_files import Twin
 from tasks.extensions.invariants.twin_records import InvariantsRecord, TwinResult
 
@@ -77,4 +78,22 @@ def test_the_answer_fits_in_twenty_lines_and_gives_the_status() -> None:
     assert len(describe_invariants(record(*many))) <= 19  # and a line with the page
     assert len(describe_invariants(record(*many), full=True)) >= 120
     statuses = [record(*given).exit_status for given in ((same,), (same, silent), (same, another), ())]
-    assert statuses == [0, 3, 1, 3]
+    assert statuses == [0, 0, 1, 3]
+    assert record(silent).exit_status == 3
+
+
+def test_a_twin_that_broke_is_bisected_from_the_commit_at_which_it_held() -> None:
+    held = record(judge()).model_copy(update={"commit": "a" * 40})
+    unknown = record(judge(row("optimizer", "mu.w", factor=2.0))).model_copy(
+        update={"commit": "b" * 40, "created": "2026-11-26T00:00:00+00:00", "version": "main b"}
+    )
+    broken = unknown.model_copy(
+        update={"commit": "c" * 40, "created": "2026-11-27T00:00:00+00:00", "version": "main c"}
+    )
+    breaks = find_breaks(broken, [held, unknown])
+    assert breaks == {"scan 01_base": ("main b", "a" * 40)}
+    assert bisect_words(broken, breaks) == (
+        "maxview bisect main-vs-branch --metric function --case 01_base --good aaaaaaaaaaaa --bad cccccccccccc "
+        "--set scan_layers=false"
+    )
+    assert not bisect_words(broken, find_breaks(broken, [unknown]))

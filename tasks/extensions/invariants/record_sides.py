@@ -1,0 +1,123 @@
+"""Records the steps of sides: runs their commands in processes that share one import of the trainer."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from configs.trainers import trainer_class
+from tasks.experiments.observe_arm import make_run_folder, read_ended
+from tasks.experiments.recordings import IDENTITY
+from tasks.launch.backend import LaunchError
+from tasks.launch.local.process_group import run_to_end
+from tasks.launch.logs import read_exit_code
+from tasks.observe.recorder import INJECTED, VARIABLE, prepare
+from tasks.records import Observation, RunPlan
+from tasks.records.observation import LOG
+from tasks.store.atomic import write_atomically
+
+FORKING = INJECTED / "fork_runs.py"
+BEFORE_LOG = "before.log"  # of a run that is resumed
+BATCHES = 2  # the second call shows which results are the next call's arguments
+FLAGS = "XLA_FLAGS"
+# a step that must run does so a few times: its compile need not be thorough
+QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+
+class Side(NamedTuple):
+    """One step to record. Sides with the same folder are one."""
+
+    plan: RunPlan
+    folder: Path
+    automatic: bool = False  # without custom gradients
+    skipped: int = 0  # calls of the step before the recorded one
+    resumed: int | None = None  # the steps of the same run before its command starts again
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the folder has the recording."""
+        identity = self.folder / IDENTITY
+        return identity.is_file() and identity.read_text(encoding="utf-8") == self.plan.identity
+
+    @property
+    def runs(self) -> bool:
+        """Whether the recorded arguments depend on steps before them."""
+        return bool(self.skipped or self.resumed)
+
+
+def record_sides(sides: Sequence[Side], folder: Path, name: str) -> dict[Path, Observation]:
+    """Return the observations by folder. One process imports the trainer, and is forked for each side to record.
+
+    folder: that of all recordings. name: of this call, for its files in `folder`. The sides have one trainer.
+    """
+    wanted = [side for side in sides if not side.is_recorded]
+    problem = _run(wanted, folder.absolute(), name) if wanted else ""
+    found = {}
+    for side in sides:
+        observation = read_ended(side.folder, side.plan.arm)
+        if side in wanted and observation.step is not None:
+            write_atomically(side.folder / IDENTITY, side.plan.identity)
+        elif observation.step is None:
+            code = read_exit_code(side.folder / BEFORE_LOG)
+            why = problem or (f"the run that is resumed ended with exit code {code}" if code else "")
+            observation = observation.model_copy(update={"notes": (*observation.notes, *([why] if why else ()))})
+        found[side.folder] = observation
+    return found
+
+
+def _run(sides: Sequence[Side], folder: Path, name: str) -> str:
+    """Run the commands of all sides; return why they could not start, or ""."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = sides[0].plan
+    entry = trainer_class(plan.trainer).entry
+    runs = [list(_commands(side)) for side in sides]
+    settings, log = folder / f"{name}.json", folder / f"{name}.log"
+    settings.write_text(json.dumps({"modules": [entry] if entry else [], "runs": runs}), encoding="utf-8")
+    environment = {name: text for name, text in plan.environment.items() if name != FLAGS}  # read after the fork
+    python = plan.argv[0] if entry else sys.executable
+    together = plan.model_copy(
+        update={
+            "argv": (python, str(FORKING), str(settings), plan.argv[0]),  # the last word's environment is read-only
+            "environment": environment | {"PYTHONPATH": str(INJECTED)},
+            "time_limit_s": plan.time_limit_s * sum(map(len, runs)),
+        }
+    )
+    try:
+        run_to_end(together, log)  # which makes the log's folder writable
+    except LaunchError as error:
+        return f"{plan.arm} is not observed: {error}"
+    if code := read_exit_code(log):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return f"the trainer ended with exit code {code}; see {log} ({' | '.join(lines[-4:-2])})"
+    settings.unlink()
+    log.unlink()
+    return ""
+
+
+def _commands(side: Side) -> Iterator[dict[str, Any]]:
+    """Yield the commands of a side, as fork_runs.py takes them: the run that is resumed, then the recorded one."""
+    if side.folder.exists():
+        shutil.rmtree(side.folder)
+    moved = make_run_folder(side.plan, side.folder)
+    if side.resumed is not None:
+        yield _command(end_after(moved, side.resumed), side.folder / BEFORE_LOG, {}, "")
+    own = prepare(
+        side.folder.absolute(), moved.environment, observe=True, batches=BATCHES,
+        automatic_gradients=side.automatic, skipped=side.skipped, runs=side.runs,
+    )  # fmt: skip
+    yield _command(moved, side.folder / LOG, own, own[VARIABLE])
+
+
+def _command(plan: RunPlan, log: Path, own: dict[str, str], settings: str) -> dict[str, Any]:
+    flags = f"{plan.environment.get(FLAGS, '')} {QUICKLY}".strip()
+    return {
+        "argv": plan.argv, "environment": plan.environment | own | {FLAGS: flags}, "log": str(log.absolute()),
+        "settings": settings, "time_limit_s": plan.time_limit_s,
+    }  # fmt: skip
+
+
+def end_after(plan: RunPlan, steps: int) -> RunPlan:
+    """Return a plan of the same run that ends after some steps."""
+    return plan.model_copy(update={"argv": (*(w for w in plan.argv if not w.startswith("steps=")), f"steps={steps}")})

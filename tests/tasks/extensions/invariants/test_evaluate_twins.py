@@ -1,0 +1,27 @@
+"""A real pair of our trainer: both sides from one process, recorded once, and their answer; a planted fault is found."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.experiments.inside.recorded_step import RecordedStep
+from tasks.extensions.invariants.evaluate_twins import compare_recorded, evaluate_twins, sides_of
+from tasks.extensions.invariants.twin_files import load_twins
+from tasks.extensions.invariants.twin_plans import TwinRequest, plan_twins
+
+
+@pytest.mark.long
+def test_a_pair_is_recorded_once_and_a_fault_in_it_is_found(tmp_path: Path) -> None:
+    short = ("max_target_length=16",)
+    (pair,), _ = plan_twins(TwinRequest(overrides=short), load_twins(("mesh-fsdp",)), tmp_path)
+    (same,) = evaluate_twins([pair], tmp_path)
+    assert (same.answer, same.results > 50) == ("same", True), same.sentence
+    sides = sides_of(pair, tmp_path)
+    left, right = (RecordedStep(side.folder) for side in sides)
+    assert (left.devices, right.devices) == (1, 8)
+    assert all(side.is_recorded for side in sides)
+    state = {n for n, slot in enumerate(left.inputs) if slot.role in ("parameter", "optimizer")}
+    assert left.fed.keys() >= state  # found without running the step
+    assert any((left.first[n] != left.batch(1)[n]).any() for n in left.batch(1))  # the second call has its own batch
+    (faulty,) = compare_recorded([(pair, sides)], tmp_path, ("gradient scaled",))
+    assert faulty.answer == "another"
