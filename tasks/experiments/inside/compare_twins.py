@@ -41,6 +41,7 @@ class Pair:
     right: str
     batch: str = "same"  # "reversed": the sequences in reverse order; "texts alone": a sequence per text
     parameters: dict[str, Any] = field(default_factory=dict)  # end of a name → {"stack" | "concatenate", "axis"}
+    steps: int = STEPS  # number of steps to compare
     exact: bool = False  # compare the recorded arguments, bit for bit, and run nothing
     planted: str = ""  # kind of change to plant into the right side's program
 
@@ -115,7 +116,9 @@ class Twins:
 
         outputs = join(match(step.outputs, own.outputs), step.outputs, own.outputs, pair.parameters)
         states = []
-        for number, (theirs, ours) in enumerate(zip(results, right.chain(given(0), batches), strict=False)):
+        for number, (theirs, ours) in enumerate(
+            zip(results[: pair.steps], right.chain(given(0), batches), strict=False)
+        ):
             states.append({"state": f"step {number}", "results": measure(own.outputs, outputs, theirs, ours)})
         used = {place for source in outputs if source for place in source.places}
         unmatched = [f"left: {slot.meaning}" for n, slot in enumerate(step.outputs) if n not in used]

@@ -21,6 +21,7 @@ from tasks.records import Observation
 from tasks.resolve.plans import hash_identity
 
 LANES = 2
+EVALUATION = "eval_step"  # the trainers' name of the function that evaluates a batch
 PATIENCE_S, PATIENCE_OF_PAIR_S = 900.0, 60.0
 RECORDED, COMPARED = "recorded", "compared"
 # as in experiments/inside/plant.py, which needs JAX
@@ -64,10 +65,14 @@ def sides_of(pair: TwinPair, folder: Path) -> tuple[Side, Side]:
     assert pair.plans is not None
     left, right = (Side(plan, folder / RECORDED / plan.identity) for plan in pair.plans)
     if pair.twin.gradients == "automatic":
-        right = Side(right.plan, right.folder.with_name(f"{right.folder.name}-automatic"), automatic=True)
+        right = right.with_recorder("automatic", automatic_gradients=True)
+    if pair.twin.nnx == "tree":
+        right = right.with_recorder("tree", tree_mode=True)
+    if pair.twin.observed == "evaluation":
+        right = right.with_recorder("evaluation", function=EVALUATION, batches=1)
     if (steps := pair.twin.resume) is not None:
-        left = left._replace(folder=left.folder.with_name(f"{left.folder.name}-step-{steps}"), skipped=steps)
-        right = right._replace(folder=right.folder.with_name(f"{right.folder.name}-resumed-{steps}"), resumed=steps)
+        left = left.with_recorder(f"step-{steps}", skipped=steps)
+        right = right.with_recorder(f"resumed-{steps}")._replace(resumed=steps)
     return left, right
 
 
@@ -110,6 +115,8 @@ def compare_recorded(
             "planted": change,
         }
         own |= {"exact": pair.twin.resume is not None}
+        if pair.twin.observed == "evaluation":
+            own["steps"] = 1  # it leaves no state for another one
         own["parameters"] = {end: how.model_dump() for end, how in pair.twin.parameters.items()}
         result = folder / COMPARED / f"{hash_identity(own)}.json"
         files.append(result)

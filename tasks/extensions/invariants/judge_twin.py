@@ -35,7 +35,8 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
     results = sum("float64" in row for row in states[0][1])
     beyond = [gap for found in gaps.values() for gap in found if gap.float64 > SAME]
     lost = [name for name in measured.get("unmatched", ()) if "rng" not in name.lower()]
-    if not beyond and changed is None and not any(row["role"] == "parameter" for row in states[0][1]):
+    common = "parameter" if twin.trains else "metric"
+    if not beyond and changed is None and not any(row["role"] == common for row in states[0][1]):
         return answer(twin, case, "not evaluated", f"the sides have no weights in common ({', '.join(lost[:2])})")
     facts: dict[str, Any] = {"gap": worst, "results": results, "seconds": measured.get("seconds", 0.0)}
     facts["change"] = measured.get("change", "")
@@ -69,7 +70,7 @@ def _kind_of(row: Row) -> str:
 
 def answer(twin: Twin, case: str, word: TwinAnswer, sentence: str, **facts: Any) -> TwinResult:
     """Return a result."""
-    setting = {} if twin.command else {**twin.both, **dict(twin.right)}
+    setting = twin.both | twin.right if isinstance(twin.right, dict) else {}
     right = tuple(f"{key}={show_value(value)}" for key, value in setting.items())
     return TwinResult(
         twin=twin.name, title=twin.title, why=twin.why, case=case, answer=word, sentence=sentence, right=right, **facts

@@ -59,7 +59,7 @@ def make_record(
         held = [
             by_name[one.twin, one.case]
             for one in results
-            if one.answer == "same" and not by_name[one.twin, one.case].twin.resume
+            if one.answer == "same" and by_name[one.twin, one.case].twin.trains
         ]
         planted = list(plant_changes(held[:MAX_PROVED], folder, say))
     version = name_trainer(trainer, request)

@@ -3,9 +3,9 @@
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from configs.trainers import trainer_class
 from tasks.experiments.observe_arm import make_run_folder, read_ended
@@ -31,8 +31,7 @@ class Side(NamedTuple):
 
     plan: RunPlan
     folder: Path
-    automatic: bool = False  # without custom gradients
-    skipped: int = 0  # calls of the step before the recorded one
+    recorder: Mapping[str, Any] = {}  # settings of the recorder that are not every side's
     resumed: int | None = None  # the steps of the same run before its command starts again
 
     @property
@@ -44,7 +43,12 @@ class Side(NamedTuple):
     @property
     def runs(self) -> bool:
         """Whether the recorded arguments depend on steps before them."""
-        return bool(self.skipped or self.resumed)
+        return "skipped" in self.recorder or self.resumed is not None
+
+    def with_recorder(self, name: str, **settings: Any) -> Self:
+        """Return the side with settings of its recorder, and a folder for them."""
+        own = {**self.recorder, **settings}
+        return self._replace(folder=self.folder.with_name(f"{self.folder.name}-{name}"), recorder=own)
 
 
 def record_sides(sides: Sequence[Side], folder: Path, name: str) -> dict[Path, Observation]:
@@ -104,8 +108,8 @@ def _commands(side: Side) -> Iterator[dict[str, Any]]:
     if side.resumed is not None:
         yield _command(end_after(moved, side.resumed), side.folder / BEFORE_LOG, {}, "")
     own = prepare(
-        side.folder.absolute(), moved.environment, observe=True, batches=BATCHES,
-        automatic_gradients=side.automatic, skipped=side.skipped, runs=side.runs,
+        side.folder.absolute(), moved.environment, observe=True, runs=side.runs,
+        **{"batches": BATCHES, **side.recorder},
     )  # fmt: skip
     yield _command(moved, side.folder / LOG, own, own[VARIABLE])
 

@@ -59,6 +59,8 @@ class Twin(Frozen):
     needs: tuple[Need, ...] = ()
     parameters: dict[str, Joined] = {}  # end of an array's name on the right side → how it is made
     batch: Literal["same", "reversed", "texts alone"] = "same"  # the right side's batch, made from the left side's
+    nnx: Literal["graph", "tree"] = "graph"  # how Flax NNX walks the right side's modules
+    observed: Literal["step", "evaluation"] = "step"  # of the right side: its step, or its evaluation of a batch
     gradients: Literal["own", "automatic"] = "own"  # of the right side; automatic: JAX's, without custom_vjp
     resume: Annotated[int, Field(ge=1)] | None = None  # the right side stops after so many steps, and is resumed
     # a custom program
@@ -75,7 +77,13 @@ class Twin(Frozen):
     @property
     def is_about_more(self) -> bool:
         """Whether the sides differ in more than their settings."""
-        return self.batch != "same" or self.gradients != "own" or self.resume is not None
+        usual = ("same", "own", "graph", "step", None)
+        return (self.batch, self.gradients, self.nnx, self.observed, self.resume) != usual
+
+    @property
+    def trains(self) -> bool:
+        """Whether the training steps of both sides are evaluated."""
+        return self.resume is None and self.observed == "step"
 
     @model_validator(mode="after")
     def _check_sides(self) -> Self:

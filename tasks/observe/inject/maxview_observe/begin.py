@@ -1,6 +1,7 @@
 """Starts the recorder in a process that has just imported JAX."""
 
 import atexit
+import importlib
 
 import jax
 
@@ -12,7 +13,10 @@ from .stderr_lines import say
 
 
 def begin(settings_file: str) -> None:
-    """Patch `jax.jit` to observe the training step, or to share the run's start. Raises OSError, ValueError."""
+    """Patch `jax.jit` to observe the training step, or to share the run's start. Raises OSError, ValueError.
+
+    Raises LookupError if `tree_mode` is set and Flax has no such mode.
+    """
     settings = read_settings(settings_file)
     if not settings.observe:
         patch(StartSharer(settings))
@@ -21,6 +25,8 @@ def begin(settings_file: str) -> None:
     jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
     if settings.automatic_gradients:
         jax.custom_vjp.__call__ = lambda self, *args, **kwargs: self.fun(*args, **kwargs)  # type: ignore[method-assign]
+    if settings.tree_mode:
+        importlib.import_module("flax").config.update("nnx_graph_mode", False)
     observer = StepObserver(settings)
     patch(observer)
     atexit.register(observer.end_without_step)

@@ -13,15 +13,17 @@ MAX_INSPECTED = 20  # calls to inspect per function name; after that the name is
 class StepFinder:
     """Inspects calls until it finds the training step. name: the step's function; None until the step is found."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, function: str = ""):
+        """function: the name of the function that is taken for the step; empty: it is found by what it computes."""
+        self.folder, self.function = folder, function
         self.name: str | None = None
         self.others: Counter[str] = Counter()  # function name → calls that were not the step, or failed
         self.claimed = False  # True if this process records the step; no other process of the trainer does
 
     def may_be(self, name: str) -> bool:
         """Whether a function of this name may be the step."""
-        return name == self.name if self.name else self.others[name] < MAX_INSPECTED
+        known = self.name or self.function
+        return name == known if known else self.others[name] < MAX_INSPECTED
 
     def accept(self, call: Call) -> bool:
         """Return whether this process records this call of the step. The first call of the step sets `name`.
@@ -29,7 +31,7 @@ class StepFinder:
         Once `name` is set, the caller passes only calls of functions with that name.
         """
         if self.name is None:
-            if not jaxprs.is_step(call.name, call.closed.jaxpr):
+            if not self.function and not jaxprs.is_step(call.name, call.closed.jaxpr):
                 self.others[call.name] += 1
                 return False
             self.name, self.claimed = call.name, claim(self.folder)

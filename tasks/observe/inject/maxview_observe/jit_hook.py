@@ -180,7 +180,7 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
 
     def compile_and_keep(lowered: Any, *words: Any, **named: Any) -> Any:
         made_of = lowered.__dict__.get(_KEPT)
-        if made_of and recorder.wants(made_of[1]):
+        if made_of:
             recorder.before_compile(made_of[1], made_of[0], lowered)
         compiled = compile_lowered(lowered, *words, **named)
         if made_of:

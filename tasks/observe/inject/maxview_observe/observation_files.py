@@ -113,6 +113,8 @@ class Settings:
     batches: int = 1  # number of calls whose batches are stored; the first call's is in ARGUMENTS
     skipped: int = 0  # calls of the step before the first one that counts
     runs: bool = True  # False: the step's program returns zeros, which spares its compile
+    function: str = ""  # name of the function to record in place of the step; "": the step
+    tree_mode: bool = False  # Flax NNX walks modules as trees, not as graphs
     automatic_gradients: bool = False  # differentiate functions with `jax.custom_vjp` as if they had none
 
 

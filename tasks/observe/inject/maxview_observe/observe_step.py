@@ -35,7 +35,7 @@ class StepObserver:
     """The `Recorder` of a process that was started only for the observation. It ends the process afterwards."""
 
     def __init__(self, settings: Settings):
-        self.settings, self.finder = settings, StepFinder(settings.folder)
+        self.settings, self.finder = settings, StepFinder(settings.folder, settings.function)
         self.calls, self.skipped, self.busy = 0, 0, False
         self.compiled: Any = None
         self.is_whole = False  # whether this process holds all parts of the arguments
@@ -51,9 +51,11 @@ class StepObserver:
         return not self.busy and self.finder.may_be(name)
 
     def before_compile(self, name: str, closed: Any, lowered: Any) -> None:
-        if not self.settings.runs and (self.finder.name or jaxprs.is_step(name, closed.jaxpr)):
+        function = self.finder.function
+        if not self.settings.runs and (name == function or jaxprs.is_step(name, closed.jaxpr)):
             with self.guarded("the program cannot be emptied"):
-                self.write_program(lowered)
+                if function in ("", name):
+                    self.write_program(lowered)
                 empty(lowered)
 
     def write_program(self, lowered: Any) -> None:

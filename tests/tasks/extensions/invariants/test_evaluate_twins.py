@@ -1,4 +1,4 @@
-"""A real pair of our trainer: both sides from one process, recorded once, and their answer; a planted fault is found."""
+"""A real pair of our trainer: both sides are recorded in one process, and agree; a planted fault is found."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def test_a_pair_is_recorded_once_and_a_fault_in_it_is_found(tmp_path: Path) -> N
     short = ("max_target_length=16",)
     (pair,), _ = plan_twins(TwinRequest(overrides=short), load_twins(("mesh-fsdp",)), tmp_path)
     (same,) = evaluate_twins([pair], tmp_path)
-    assert (same.answer, same.results > 50) == ("same", True), same.sentence
+    assert (same.answer, same.results > 30) == ("same", True), same.sentence
     sides = sides_of(pair, tmp_path)
     left, right = (RecordedStep(side.folder) for side in sides)
     assert (left.devices, right.devices) == (1, 8)
