@@ -168,7 +168,7 @@ PLANTED = (
         "03_dropout",
     ),
     PlantedChange(
-        "kept units divided by 0.905", LAYERS, "x_BLE / jnp.asarray(keep,", "x_BLE / jnp.asarray(keep + 0.005,",
+        "kept units divided by 0.905", LAYERS, ".astype(jnp.float32) / keep)", ".astype(jnp.float32) / (keep + 0.005))",
         "return jnp.where(kept_B1E,", "03_dropout",
     ),
     PlantedChange("dropout of 0.11", LAYERS, "keep = 1.0 - config", "keep = 0.99 - config", KEPT, "03_dropout"),

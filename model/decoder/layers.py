@@ -91,7 +91,8 @@ def dropout(x_BLE: jax.Array, config: TrainConfig, key: jax.Array | None, site: 
     kept_B1E = jax.random.bernoulli(jax.random.fold_in(key, site_number(site)), keep, (batch * width,)).reshape(
         batch, 1, width
     )
-    return jnp.where(kept_B1E, x_BLE / jnp.asarray(keep, x_BLE.dtype), jnp.zeros((), x_BLE.dtype))
+    scaled_BLE = (x_BLE.astype(jnp.float32) / keep).astype(x_BLE.dtype)  # bfloat16 would round the factor itself
+    return jnp.where(kept_B1E, scaled_BLE, jnp.zeros((), x_BLE.dtype))
 
 
 class Output(NamedTuple):
@@ -153,10 +154,12 @@ def attend_latent(
 ) -> jax.Array:
     """Return latent attention. Each head has a part without position and a rotary part, whose key all heads share.
 
-    As in DeepSeek-V2 (2024), section 2.1. The queries are multiplied by 1 / √K, which is the logits' factor.
+    As in DeepSeek-V2 (2024), section 2.1. The queries are multiplied by 1 / √K, which is the logits' factor; in float32,
+    because bfloat16 would round the factor itself.
     """
     nope, rope, heads = config.qk_nope_head_dim, config.qk_rope_head_dim, config.base_num_query_heads
-    query_nope, query_rope = jnp.split(query_BLHK * jnp.asarray((nope + rope) ** -0.5, query_BLHK.dtype), [nope], -1)
+    scaled_BLHK = (query_BLHK.astype(jnp.float32) * (nope + rope) ** -0.5).astype(query_BLHK.dtype)
+    query_nope, query_rope = jnp.split(scaled_BLHK, [nope], -1)
     key_nope, value_BLHK = jnp.split(key_value_BLHK, [nope], -1)
     key_rope = jnp.repeat(rotary(rope_key_BLK[:, :, None, :], context), heads, axis=2)
     query_BLHK = jnp.concatenate([query_nope, rotary(query_rope, context)], -1)

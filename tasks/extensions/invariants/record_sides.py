@@ -107,6 +107,7 @@ def _commands(side: Side) -> Iterator[dict[str, Any]]:
     moved = make_run_folder(side.plan, side.folder)
     if side.resumed is not None:
         yield _command(end_after(moved, side.resumed), side.folder / BEFORE_LOG, {}, "")
+        moved = end_after(moved, moved.config["steps"])  # the run before it has left its own number in the config
     own = prepare(
         side.folder.absolute(), moved.environment, observe=True, runs=side.runs,
         **{"batches": BATCHES, **side.recorder},

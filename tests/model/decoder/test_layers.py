@@ -98,6 +98,12 @@ class TestDropout:
         assert abs(float(np.mean(dropped == 0)) - 0.25) < 0.02
         np.testing.assert_allclose(dropped[dropped != 0], 1 / 0.75, rtol=1e-6)
 
+    def test_dropout_does_not_round_its_factor_to_bfloat16(self, mini_config: MiniConfig) -> None:
+        x_BLE = normal(8, 4, 512, dtype=jnp.bfloat16)
+        dropped = np.asarray(layers.dropout(x_BLE, mini_config(dropout_rate=0.1), jax.random.key(0), "mlp"))
+        exact = (np.asarray(x_BLE, np.float64) / 0.9).astype(dropped.dtype)
+        np.testing.assert_array_equal(dropped[dropped != 0], exact[dropped != 0])
+
     def test_dropout_drops_the_same_channels_at_every_position_and_others_in_every_sequence(
         self, mini_config: MiniConfig
     ) -> None:
