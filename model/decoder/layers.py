@@ -154,8 +154,8 @@ def attend_latent(
 ) -> jax.Array:
     """Return latent attention. Each head has a part without position and a rotary part, whose key all heads share.
 
-    As in DeepSeek-V2 (2024), section 2.1. The queries are multiplied by 1 / √K, which is the logits' factor; in float32,
-    because bfloat16 would round the factor itself.
+    As in DeepSeek-V2 (2024), section 2.1. The queries are multiplied by 1 / √K, which is the logits' factor. They are
+    multiplied in float32, because bfloat16 would round the factor.
     """
     nope, rope, heads = config.qk_nope_head_dim, config.qk_rope_head_dim, config.base_num_query_heads
     scaled_BLHK = (query_BLHK.astype(jnp.float32) * (nope + rope) ** -0.5).astype(query_BLHK.dtype)

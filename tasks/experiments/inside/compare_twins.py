@@ -55,7 +55,7 @@ class Wide:
             text, self.change = plant(self.step.text, planted) if planted else (self.step.text, "")
             self.text = widen(text)
         shared = like.program if like and like.text == self.text else None
-        self.program = shared or Program(self.text, self.step.devices, quickly=True)
+        self.program: Program = shared or Program(self.text, self.step.devices, quickly=True)
 
     def chain(self, first: Arrays, batches: Callable[[int], dict[int, Any]]) -> Iterator[list[Any]]:
         """Yield the results of each step, each from the state after the step before and its own batch."""
