@@ -3,7 +3,7 @@
     python …/start.py compare_twins SETTINGS.json DONE
 
 The settings are {"pairs": [fields of `Pair`]}. Each pair's JSON object is written into its own file as soon as it is
-known. A left side that several pairs share runs once. The file DONE is written last.
+known. The file DONE is written last.
 """
 
 import json
@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tasks.experiments.inside.run_program import Program
 from tasks.experiments.inside.widen import NoFunction, widen
 
 STEPS = 3  # chained; at a warm-up's step 0 the learning rate is 0
+KEPT = 5  # programs, and results of a side
 SEGMENTS = "segment"  # in the name of the array with the number of each token's text, 0 for padding
 POSITIONS = "position"
 
@@ -49,47 +51,48 @@ class Pair:
 class Wide:
     """One step in float64."""
 
-    def __init__(self, folder: str, planted: str = "", like: "Wide | None" = None):
+    def __init__(self, folder: str, planted: str = ""):
         self.step = RecordedStep(Path(folder))
         with mlir_context():
             text, self.change = plant(self.step.text, planted) if planted else (self.step.text, "")
             self.text = widen(text)
-        shared = like.program if like and like.text == self.text else None
-        self.program: Program = shared or Program(self.text, self.step.devices, quickly=True)
 
-    def chain(self, first: Arrays, batches: Callable[[int], dict[int, Any]]) -> Iterator[list[Any]]:
+    def chain(self, program: Program, first: Arrays, batches: Sequence[dict[int, Any]]) -> Iterator[list[Any]]:
         """Yield the results of each step, each from the state after the step before and its own batch."""
         given = [to_float64(one) for one in first]
-        for number in range(1, sys.maxsize):
-            results = self.program(given)
+        for batch in ({}, *batches):
+            for n, value in batch.items():
+                given[n] = to_float64(value)
+            results = program(given)
             yield results
             for n, output in self.step.fed.items():
                 given[n] = results[output]
-            for n, value in batches(number).items():
-                given[n] = to_float64(value)
 
 
 class Twins:
-    """Evaluates pairs, and keeps the results of the last left side."""
+    """Evaluates pairs. Keeps the last programs and results: most pairs of a case share a side."""
 
     def __init__(self) -> None:
-        self.left: tuple[str, Wide, list[list[Any]]] | None = None
+        self.programs: dict[str, Program] = {}  # text → program
+        self.results: dict[str, list[list[Any]]] = {}  # digest of text and arguments → the results of each step
 
-    def run_left(self, folder: str) -> tuple[Wide, list[list[Any]]]:
-        """Return a left side, and the results of its first steps."""
-        if self.left is None or self.left[0] != folder:
-            self.left = None
-            wide = Wide(folder)
-            chain = wide.chain(wide.step.first, wide.step.batch)
-            self.left = folder, wide, [next(chain) for _ in range(STEPS)]
-        return self.left[1], self.left[2]
+    def run(self, wide: Wide, first: Arrays, batches: Sequence[dict[int, Any]]) -> list[list[Any]]:
+        """Return the results of each step. first: the arguments. batches: those of each step after the first."""
+        digest = sha256(f"{wide.text}{wide.step.fed}{list(map(list, batches))}".encode())
+        for one in (*first, *(value for batch in batches for value in batch.values())):
+            digest.update(np.ascontiguousarray(one).view(np.uint8).data)
+        key = digest.hexdigest()
+        if key not in self.results:
+            program = self.programs.pop(wide.text, None) or Program(wide.text, wide.step.devices, quickly=True)
+            _keep(self.programs, wide.text, program)
+            return _keep(self.results, key, list(wide.chain(program, first, batches)))
+        return _keep(self.results, key, self.results.pop(key))
 
     def compare(self, pair: Pair) -> dict[str, Any]:
         """Return the measured differences of a pair. Raises ValueError with a sentence if it cannot be compared."""
         if pair.exact:
             return compare_arguments(RecordedStep(Path(pair.left)), RecordedStep(Path(pair.right)))
-        left, results = self.run_left(pair.left)
-        right = Wide(pair.right, pair.planted, like=left)
+        left, right = Wide(pair.left), Wide(pair.right, pair.planted)
         step, own = left.step, right.step
         inputs = join(match(step.inputs, own.inputs), step.inputs, own.inputs, pair.parameters)
         if pair.batch == "texts alone":
@@ -110,20 +113,29 @@ class Twins:
             values = [source.take(theirs) if source else own.first[n] for n, source in enumerate(inputs)]
             return [one.astype(like.dtype) for one, like in zip(values, own.first, strict=True)]
 
-        def batches(number: int) -> dict[int, Any]:
+        def batch(number: int) -> dict[int, Any]:
             every = given(number)
             return {n: every[n] for n in own.batch(0)}
 
         outputs = join(match(step.outputs, own.outputs), step.outputs, own.outputs, pair.parameters)
-        states = []
-        for number, (theirs, ours) in enumerate(
-            zip(results[: pair.steps], right.chain(given(0), batches), strict=False)
-        ):
-            states.append({"state": f"step {number}", "results": measure(own.outputs, outputs, theirs, ours)})
+        theirs = self.run(left, step.first, [step.batch(n) for n in range(1, STEPS)])
+        ours = self.run(right, given(0), [batch(n) for n in range(1, pair.steps)])
+        states = [
+            {"state": f"step {n}", "results": measure(own.outputs, outputs, *both)}
+            for n, both in enumerate(zip(theirs, ours, strict=False))
+        ]
         used = {place for source in outputs if source for place in source.places}
         unmatched = [f"left: {slot.meaning}" for n, slot in enumerate(step.outputs) if n not in used]
         unmatched += [f"right: {slot.meaning}" for slot, one in zip(own.outputs, outputs, strict=True) if one is None]
         return {"states": states, "unmatched": unmatched, "change": right.change}
+
+
+def _keep[T](kept: dict[str, T], key: str, value: T) -> T:
+    """Put a value at the end of `kept`, and drop the first one if there are too many; return the value."""
+    kept[key] = value
+    if len(kept) > KEPT:
+        del kept[next(iter(kept))]
+    return value
 
 
 def compare_arguments(left: RecordedStep, right: RecordedStep) -> dict[str, Any]:
