@@ -34,7 +34,7 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))
     rows = [[one for one in record.results if one.twin == twin] for twin in record.twins]
-    twins = [(own[0], {one.case: one for one in own}) for own in rows if not _is_unfit(own)]
+    twins = [(own[0], {one.case: one for one in own}, _largest(own)) for own in rows if not _is_unfit(own)]
     unfit = {own[0].title: own[0].sentence for own in rows if _is_unfit(own)}
     html = (
         make_environment(HERE, show_cell=show_cell, show_share=show_share, words=WORDS, marks=MARKS)
@@ -56,6 +56,11 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
 
 def _is_unfit(results: list[TwinResult]) -> bool:
     return all(one.answer == "not applicable" for one in results)
+
+
+def _largest(results: list[TwinResult]) -> str:
+    found = [one.gap or 0.0 for one in results if one.answer == "same"]
+    return f"{max(found):.0e}" if any(found) else "0" if found else ""
 
 
 def read_records(store: Store, trainer: str) -> list[InvariantsRecord]:
