@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from itertools import count, groupby
 from typing import Any
 
-from prefect import flow, get_run_logger
+from prefect import get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
@@ -59,7 +59,7 @@ from tasks.resolve.options import INTERLEAVE_S, CompareOptions, Experiment
 from tasks.resolve.plans import Request, request_comparison
 from tasks.services.events import EVENTS, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
 from tasks.services.flow_names import unless_named
-from tasks.services.flow_runs import end_jobs
+from tasks.services.flow_runs import job_flow
 from tasks.services.prefect_ui import (
     final_state,
     log_result,
@@ -85,12 +85,10 @@ def name_run() -> str:
     return name_comparison(given["comparison"], given.get("cases"), given.get("target"), refs)
 
 
-@flow(
+@job_flow(
     name="compare",
     flow_run_name=name_run,
     description="Train both arms of a comparison and say what differs.",
-    on_cancellation=[end_jobs],
-    on_crashed=[end_jobs],
 )
 @with_parameters_of(CompareOptions)
 def compare(options: CompareOptions) -> State[Any]:

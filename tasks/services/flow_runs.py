@@ -15,6 +15,7 @@ from uuid import UUID
 
 import httpx
 import psutil
+from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -94,6 +95,11 @@ def end_jobs(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None
     """
     for name in stop_jobs(str(flow_run.id), open_store(flow_run.parameters["out"])):
         logger.warning("%s: ended, with the flow run that started it", name)
+
+
+def job_flow[**Given, Result](**options: Any) -> Callable[[Callable[Given, Result]], Flow[Given, Result]]:
+    """Return the decorator `flow` of Prefect with these options, for a flow whose jobs end when it stops early."""
+    return flow(on_cancellation=[end_jobs], on_crashed=[end_jobs], **options)
 
 
 def stop_jobs(flow_run: str, store: Store) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-from prefect import flow, get_run_logger
+from prefect import get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
@@ -47,7 +47,7 @@ from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import CompileRequest, Request
 from tasks.services.events import EVENTS, Bisected, Planned, Replanned
 from tasks.services.flow_names import show_name, unless_named
-from tasks.services.flow_runs import end_jobs
+from tasks.services.flow_runs import job_flow
 from tasks.services.prefect_ui import CHANGED, REGRESSED, log_result, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped, in_lanes
 from tasks.services.slices import slice_of
@@ -61,12 +61,10 @@ def name_run() -> str:
     return show_name(f"{given['comparison']}: {given['good']} … {given['bad']}")
 
 
-@flow(
+@job_flow(
     name="bisect",
     flow_run_name=name_run,
     description="Find the commit, or the version of a package, between good and bad that changed a metric.",
-    on_cancellation=[end_jobs],
-    on_crashed=[end_jobs],
 )
 @with_parameters_of(BisectOptions)
 def bisect(options: BisectOptions) -> State[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from prefect import flow, get_run_logger
+from prefect import get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
@@ -41,7 +41,7 @@ from tasks.resolve.plan_night import (
 from tasks.resolve.plans import Request
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.flow_names import unless_named
-from tasks.services.flow_runs import end_jobs
+from tasks.services.flow_runs import job_flow
 from tasks.services.outage import is_outage, outlast
 from tasks.services.prefect_ui import VERDICT_STATES, log_result, name_comparison, with_parameters_of
 from tasks.services.running_jobs import Jobs, in_lanes
@@ -54,12 +54,10 @@ def name_run() -> str:
     return f"night of {flow_run.scheduled_start_time.date().isoformat()}"
 
 
-@flow(
+@job_flow(
     name="nightly",
     flow_run_name=name_run,
     description="Every case of every comparison in configs/nightly.yml.",
-    on_cancellation=[end_jobs],
-    on_crashed=[end_jobs],
 )
 @with_parameters_of(NightOptions)
 def nightly(options: NightOptions) -> State[Any]:
@@ -141,12 +139,10 @@ def name_cell() -> str:
     return name_comparison(request.comparison, request.cases, request.target, refs)
 
 
-@flow(
+@job_flow(
     name="compare",
     flow_run_name=name_cell,
     description="A cell of a night: the comparison of one case.",
-    on_cancellation=[end_jobs],
-    on_crashed=[end_jobs],
     validate_parameters=False,  # called only by the nightly flow, with valid objects
 )
 def compare_cell(request: Request, out: str, jobs: Jobs, beside: int, decide_budget_s: float | None) -> State[Any]:

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from prefect import flow, get_run_logger
+from prefect import get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
@@ -24,7 +24,7 @@ from tasks.resolve.options import PreflightOptions
 from tasks.resolve.plans import CompileRequest, Request, request_compiles
 from tasks.services.events import EVENTS, Planned, Troubled
 from tasks.services.flow_names import show_name, unless_named
-from tasks.services.flow_runs import end_jobs
+from tasks.services.flow_runs import job_flow
 from tasks.services.prefect_ui import final_state, log_result, tag_run, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped, in_lanes
 from tasks.store import Store, open_store
@@ -38,12 +38,10 @@ def name_run() -> str:
     return show_name(f"{given['comparison']}: {cases} compiled for {given['target']}")
 
 
-@flow(
+@job_flow(
     name="preflight",
     flow_run_name=name_run,
     description="Compile both arms of a comparison for a TPU slice, without one, and say what differs.",
-    on_cancellation=[end_jobs],
-    on_crashed=[end_jobs],
 )
 @with_parameters_of(PreflightOptions)
 def preflight(options: PreflightOptions) -> State[Any]:
