@@ -20,7 +20,7 @@ from tasks.scrape.wrappings.unpack import ZSTD, head_of, piped, unpack
 
 _NOTEBOOK = re.compile(rb'\{\s*"(?:cells|metadata|nbformat)[^{]*')
 # the header of a CSV export: names of columns
-_CSV = re.compile(rb'(?:[^,\s]+,)*"?(?:textPayload|jsonPayload\.)')
+_CSV = re.compile(rb'(?:[^,\s{]+,)*"?(?:textPayload|jsonPayload\.)')
 
 
 @dataclass(frozen=True)

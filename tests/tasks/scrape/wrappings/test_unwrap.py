@@ -77,6 +77,10 @@ WRAPPINGS: dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...]]] = {
     ),
     "JSON": (lambda log: json.dumps(exported(log), indent=2).encode(), ("JSON export",)),
     "JSON lines": (lambda log: "\n".join(map(json.dumps, exported(log))).encode(), ("JSON export",)),
+    "JSON lines of a bucket sink": (
+        lambda log: "\n".join(json.dumps(entry, separators=(",", ":")) for entry in exported(log)).encode(),
+        ("JSON export",),
+    ),
     "docker": (
         lambda log: "".join(
             json.dumps({"log": f"{line}\n", "stream": "stderr", "time": f"2026-04-18T00:00:00.{n:09d}Z"}) + "\n"
