@@ -41,7 +41,7 @@ def exported(log: bytes, pod: str = "job-0-0-abcde") -> list[dict[str, Any]]:
             "severity": "ERROR" if number % 3 else "INFO",
             # the fraction has as many digits as it needs; some lines have the same time
             "timestamp": f"2026-04-18T00:00:{number // 4:02d}.{'5' if number % 4 // 2 else '25'}Z",
-            **({"textPayload": text} if number % 2 else {"jsonPayload": {"message": text}}),
+            **({"jsonPayload": {"message": text}} if number % 2 else {"textPayload": text}),
         }
         for number, text in enumerate(log.decode().splitlines())
     ]
@@ -78,7 +78,7 @@ WRAPPINGS: dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...]]] = {
     "JSON": (lambda log: json.dumps(exported(log), indent=2).encode(), ("JSON export",)),
     "JSON lines": (lambda log: "\n".join(map(json.dumps, exported(log))).encode(), ("JSON export",)),
     "JSON lines of a bucket sink": (
-        lambda log: "\n".join(json.dumps(entry, separators=(",", ":")) for entry in exported(log)).encode(),
+        lambda log: "\n".join(json.dumps(entry, separators=(",", ":")) for entry in reversed(exported(log))).encode(),
         ("JSON export",),
     ),
     "docker": (
