@@ -41,7 +41,7 @@ def exported(log: bytes, pod: str = "job-0-0-abcde") -> list[dict[str, Any]]:
             "severity": "ERROR" if number % 3 else "INFO",
             # the fraction has as many digits as it needs; some lines have the same time
             "timestamp": f"2026-04-18T00:00:{number // 4:02d}.{'5' if number % 4 // 2 else '25'}Z",
-            **({"jsonPayload": {"message": text}} if number % 2 else {"textPayload": text}),
+            **({"textPayload": text} if number % 2 else {"jsonPayload": {"message": text}}),
         }
         for number, text in enumerate(log.decode().splitlines())
     ]
@@ -77,8 +77,11 @@ WRAPPINGS: dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...]]] = {
     ),
     "JSON": (lambda log: json.dumps(exported(log), indent=2).encode(), ("JSON export",)),
     "JSON lines": (lambda log: "\n".join(map(json.dumps, exported(log))).encode(), ("JSON export",)),
+    # oldest first, without spaces; the first entry has text
     "JSON lines of a bucket sink": (
-        lambda log: "\n".join(json.dumps(entry, separators=(",", ":")) for entry in reversed(exported(log))).encode(),
+        lambda log: "\n".join(
+            json.dumps(entry, separators=(",", ":")) for entry in exported(b"\n" + log)[-2::-1]
+        ).encode(),
         ("JSON export",),
     ),
     "docker": (
