@@ -10,13 +10,13 @@ from typing import NamedTuple
 from tasks.programs.hlo import Computation, Instruction, Program, Shape, read_program
 from tasks.programs.loops import Runs, count_runs
 from tasks.records import CollectiveSum, ProgramWork, Source, Work
+from tasks.records.compiled import OPTIMISED
 
 COLLECTIVES = (
     "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute",
     "collective-broadcast",
 )  # fmt: skip
-_OPTIMISED = 1  # `Source.run` of the optimised program; 0 is the arm's log, 2 the lowered program
-FIRST_LINE = Source(line=1, offset=0, run=_OPTIMISED)
+FIRST_LINE = Source(line=1, offset=0, file=OPTIMISED)
 KERNEL = "tpu_custom_call"  # target of a custom kernel's call
 _SCATTER = "all-reduce-scatter"  # the compiler's name for an all-reduce fused with a slice
 _FREE = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "iota", "after-all", "while"})
@@ -45,7 +45,7 @@ class Unit(NamedTuple):
     @property
     def source(self) -> Source:
         """The instruction's line in the text."""
-        return Source(line=self.instruction.line, offset=self.instruction.offset, run=_OPTIMISED)
+        return Source(line=self.instruction.line, offset=self.instruction.offset, file=OPTIMISED)
 
 
 class Analysis(NamedTuple):

@@ -16,14 +16,14 @@ def run_number() -> Any:
 
 
 class Source(Frozen):
-    """The position of a value in a file: 1-based line and 0-based byte offset.
-
-    `run` selects the file: the log of that run. A number beyond the last run selects the text of a compiled program.
-    """
+    """The position of a value in a file: 1-based line and 0-based byte offset."""
 
     line: int
     offset: int
-    run: int = run_number()
+    run: int = run_number()  # the file is the log of this run
+    file: str = Field(
+        default="", exclude_if=lambda file: not file
+    )  # name of a compiled program's text: the file is that
 
 
 def ignore_older(*names: str) -> Any:

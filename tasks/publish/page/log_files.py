@@ -26,20 +26,27 @@ class Logs:
         self._views: dict[tuple[str, str], LogView] = {}
         self.by_side: dict[str, list[LogView]] = {"baseline": [], "candidate": []}
         for side, arm in sides_of(record):
-            for number, name in enumerate((*arm.runs, *arm.programs)):
+            for number, name in enumerate(arm.runs):
                 lines = log_lines.get(f"{arm.name}/{name}", log_lines.get(arm.name) if number == 0 else None)
-                is_run, error = number < len(arm.runs), arm.cause_of_death
-                if lines is None and is_run:
+                error = arm.cause_of_death
+                if lines is None:
                     continue
-                title = arm.label if is_run and name in arm.label else f"{arm.label} · {PROGRAMS.get(name, name)}"
-                part = f"-{number + 1}" if is_run else f"-{name.partition('.')[0]}"
                 self._views[arm.name, name] = view = write_log(
-                    lines or (),
-                    list_places(record, arm, number),
+                    lines,
+                    list_places(record, arm, run=number),
                     folder,
-                    title=visible(title),
-                    prefix=side if number == 0 and is_run else side + part,
+                    title=visible(arm.label if name in arm.label else f"{arm.label} · {name}"),
+                    prefix=side if number == 0 else f"{side}-{number + 1}",
                     death=error.offset if error is not None and error.run == number else None,
+                )
+                self.by_side[side].append(view)
+            for name in arm.programs:
+                self._views[arm.name, name] = view = write_log(
+                    log_lines.get(f"{arm.name}/{name}", ()),
+                    list_places(record, arm, file=name),
+                    folder,
+                    title=visible(f"{arm.label} · {PROGRAMS.get(name, name)}"),
+                    prefix=f"{side}-{name.partition('.')[0]}",
                 )
                 self.by_side[side].append(view)
 
@@ -59,18 +66,15 @@ class Logs:
         return list(found.values())
 
     def view(self, arm: ArmSummary, run: int) -> LogView | None:
-        """Return the log of the arm's run number `run`, from 0; numbers after the last run select programs.
-
-        Returns None if the page does not have that log.
-        """
-        names = (*arm.runs, *arm.programs)
-        return self._views.get((arm.name, names[run])) if run < len(names) else None
+        """Return the log of the arm's run number `run`, from 0; None if the page does not have that log."""
+        return self._views.get((arm.name, arm.runs[run])) if run < len(arm.runs) else None
 
     def anchor(self, arm: ArmSummary, source: Source | LogError | None) -> str | None:
         """Return the anchor of the line of a source or of a cause of death; None if the page has no such line."""
         if source is None or not source.line:
             return None
-        view = self.view(arm, source.run)
+        file = source.file if isinstance(source, Source) else ""
+        view = self._views.get((arm.name, file)) if file else self.view(arm, source.run)
         return view.anchor(source.offset) if view is not None else None
 
     def evidence_anchor(self, evidence: Evidence) -> str | None:
@@ -85,15 +89,17 @@ class Logs:
         return [] if view is None else view.before_death
 
 
-def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Source, tuple[str, ...]]:
-    """Return source → names of the values and events there, for the lines of run number `run` that the page refers to.
+def list_places(
+    record: ComparisonRecord, arm: ArmSummary, *, run: int = 0, file: str = ""
+) -> dict[Source, tuple[str, ...]]:
+    """Return source → names of the values and events there, for the lines that the page refers to: of a run or program.
 
-    A number after the last run selects a program. A curve adds only its first and its last line, without names.
+    A curve adds only its first and its last line, without names. file: name of a program's text.
     """
     places: dict[Source, tuple[str, ...]] = {}
 
     def add(source: Source | None, *names: str) -> None:
-        if source is not None and source.line and source.run == run:
+        if source is not None and source.line and (source.run, source.file) == (run, file):
             places[source] = places.get(source, ()) + tuple(visible(name) for name in names)
 
     for difference in record.programs.differences if record.programs else ():
@@ -101,7 +107,7 @@ def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Sou
     stalls = {(stall.step, stall.offset) for stall in record.stalls.get(arm.name, ())}
     own = set()  # (step, offset) of this run's stalls; `stalls` contains those of all runs of the arm
     for curve in record.curves:
-        if run < len(arm.runs) and (curve.arm, curve.run_name) == (arm.name, arm.runs[run]) and curve.offsets:
+        if not file and (curve.arm, curve.run_name) == (arm.name, arm.runs[run]) and curve.offsets:
             own |= stalls.intersection(zip(curve.steps, curve.offsets, strict=True))
             for i in (0, -1):  # two lines suffice to find `LogView.lines_before`
                 add(Source(line=curve.lines[i], offset=curve.offsets[i], run=run))
