@@ -33,6 +33,7 @@ from tasks.store.files import AlreadyThereError
 FOLDER = "nightly"  # in the store
 ALL = "all"  # in place of a case's name: every case
 COUNTED = ("regressed", "changed", "failed")  # outcomes of a cell that make its night bad
+MAX_TWINS = 3  # names in a line
 
 
 type Outcome = Verdict | Literal["failed", "died"]
@@ -99,6 +100,28 @@ class CellResult(Frozen):
         return self.outcome in COUNTED and not self.cell.quarantine
 
 
+class NightTwins(Frozen):
+    """The answer of invariants for the trainer of one comparison of a night."""
+
+    comparison: str
+    outcome: Literal["same", "another", "unknown", "failed"]  # failed: not published, and `headline` gives the reason
+    headline: str
+    broken: tuple[str, ...] = ()  # names of the twins that compute another function, with their cases
+    page: str = ""  # address
+    next: str = ""  # the next useful command
+
+    @property
+    def counts(self) -> bool:
+        """Whether this answer makes the night bad."""
+        return self.outcome in ("another", "failed")
+
+    @property
+    def line(self) -> str:
+        """The answer in one line: the headline, and the names of the first twins that differ."""
+        more = f" and {len(self.broken) - MAX_TWINS} more" if len(self.broken) > MAX_TWINS else ""
+        return self.headline + (f": {', '.join(self.broken[:MAX_TWINS])}{more}" if self.broken else "")
+
+
 class NightChange(Frozen):
     """A change since the previous night: a cell's outcome, a bisection's commit, or twins that differ."""
 
@@ -143,12 +166,18 @@ class NightRecord(Frozen):
     results: tuple[CellResult, ...]
     ended: str  # ISO 8601
     before: str | None = None  # the id of the previous night; None: there was none
-    changes: tuple[StoredChange, ...] = ()  # of outcomes, then the commits that bisections found
+    changes: tuple[StoredChange, ...] = ()  # of outcomes, of twins, then the commits that bisections found
+    twins: tuple[NightTwins, ...] = ()
 
     @property
     def bad(self) -> tuple[CellResult, ...]:
         """The results that make the night bad."""
         return tuple(result for result in self.results if result.counts)
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a result, or a twin that computes another function, makes the night bad."""
+        return bool(self.bad) or any(one.counts for one in self.twins)
 
 
 def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = CONFIG_ROOT) -> NightPlan:
@@ -306,7 +335,11 @@ def _look_up(spec: Comparison, item: NightlyComparison, arm: Arm, name: str) -> 
 
 
 def finish_night(
-    plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[NightChange] = ()
+    plan: NightPlan,
+    results: Sequence[CellResult],
+    store: Store,
+    found: Sequence[NightChange] = (),
+    twins: Sequence[NightTwins] = (),
 ) -> NightRecord:
     """Write the night's record to the store, which marks the night as finished; return the record.
 
@@ -318,7 +351,12 @@ def finish_night(
         results=tuple(results),
         ended=datetime.now(UTC).isoformat(timespec="seconds"),
         before=before.plan.id if before else None,
-        changes=(*find_changes(before.results if before else (), results), *found),
+        changes=(
+            *find_changes(before.results if before else (), results),
+            *find_twin_changes(before.twins if before else (), twins),
+            *found,
+        ),
+        twins=tuple(twins),
     )
     store.files.write(f"{FOLDER}/{plan.id}/record.json", record.model_dump_json(indent=1).encode())
     return record
@@ -377,6 +415,16 @@ def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Ite
                 before=earlier.word if earlier is not None else None,
                 text=result.headline,
             )
+
+
+def find_twin_changes(before: Sequence[NightTwins], now: Sequence[NightTwins]) -> Iterator[NightChange]:
+    """Yield a change for each trainer whose twins that differ are not those of the previous night."""
+    known = {one.comparison: one for one in before}
+    for one in now:
+        earlier = known.get(one.comparison)
+        state = (earlier.broken, earlier.outcome == "failed") if earlier else ((), False)
+        if (one.broken, one.outcome == "failed") != state:
+            yield NightChange(kind="twins", comparison=one.comparison, text=one.line)
 
 
 def read_records(store: Store) -> Iterator[NightRecord]:

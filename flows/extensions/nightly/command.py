@@ -33,4 +33,4 @@ def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOpti
     else:
         print(night_markdown(record), end="")
         print(f"\nindex: {index_of(options.out)}")
-    return 1 if record.bad else 3 if state.name == "Unknown" else 0
+    return 1 if record.is_bad else 3 if state.name == "Unknown" else 0

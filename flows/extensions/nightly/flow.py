@@ -7,7 +7,7 @@ night.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from prefect import get_run_logger
 from prefect.client.schemas.objects import State
@@ -23,7 +23,9 @@ from flows.extensions.invariants.flow import invariants
 from flows.extensions.nightly.steps import finish_night_step, notify_night_step, plan_night_step, publish_night_step
 from flows.publish_steps import comment_step
 from tasks.diff.repeat_rule import Patience
+from tasks.extensions.invariants.describe_invariants import name_result
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
+from tasks.extensions.invariants.page import place_record, read_records
 from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
@@ -35,6 +37,7 @@ from tasks.resolve.plan_night import (
     NightChange,
     NightPlan,
     NightRecord,
+    NightTwins,
     find_new_regressions,
     name_culprit,
 )
@@ -43,9 +46,14 @@ from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.flow_names import unless_named
 from tasks.services.flow_runs import job_flow
 from tasks.services.outage import is_outage, outlast
-from tasks.services.prefect_ui import VERDICT_STATES, log_result, name_comparison, with_parameters_of
+from tasks.services.prefect_ui import CHANGED, VERDICT_STATES, log_result, name_comparison, with_parameters_of
 from tasks.services.running_jobs import Jobs, in_lanes
 from tasks.store import Store, open_store
+
+# state of the flow `invariants` → the outcome of its twins
+TWIN_OUTCOMES: Mapping[str, Literal["same", "another", "unknown"]] = {
+    "Same": "same", CHANGED: "another", "Unknown": "unknown",
+}  # fmt: skip
 
 
 @unless_named
@@ -66,8 +74,8 @@ def nightly(options: NightOptions) -> State[Any]:
     plan = plan_night_step(options, store, flow_run.scheduled_start_time)
     results = list(run_cells(plan, store))
     culprits = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
-    twins = list(find_broken_twins(plan, store)) if plan.invariants else []
-    record = finish_night_step(plan, results, store, [*culprits, *twins])
+    twins = list(evaluate_twins(plan, store)) if plan.invariants else []
+    record = finish_night_step(plan, results, store, culprits, twins)
     forget([flow_run.id], store)
     problems = publish(record, store)
     log_result([(night_headline(record), find_page(store.path / PAGE, store).shown)])
@@ -111,8 +119,8 @@ def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) 
         yield name_culprit(cell, headlines[0] if headlines else state.message or "the bisection did not finish")
 
 
-def find_broken_twins(plan: NightPlan, store: Store) -> Iterator[NightChange]:
-    """Evaluate the twins of each trainer that the night compared; yield a change for each with a twin that differs.
+def evaluate_twins(plan: NightPlan, store: Store) -> Iterator[NightTwins]:
+    """Evaluate the twins of each trainer that the night compared, in the cases outside quarantine; yield the answers.
 
     The trainer is that of the comparison's branch at the night's commit, or the installed one.
     """
@@ -123,13 +131,27 @@ def find_broken_twins(plan: NightPlan, store: Store) -> Iterator[NightChange]:
         if trainer_class(trainer).takes_command or (trainer, ref, repository) in seen:
             continue
         seen.add((trainer, ref, repository))
-        cases = tuple(dict.fromkeys(one.case for one in plan.cells if one.comparison == cell.comparison))
+        own = (one for one in plan.cells if one.comparison == cell.comparison and not one.quarantine)
+        if not (cases := tuple(dict.fromkeys(one.case for one in own))):
+            continue
         options = InvariantsOptions(
             trainer=trainer, ref=ref, repository=repository if ref else "", cases=cases, out=store.address
         )
         state: State[Any] = invariants(**dict(options), return_state=True)
-        if state.is_failed():
-            yield NightChange(kind="twins", comparison=cell.comparison, text=state.message or "not evaluated")
+        word = TWIN_OUTCOMES.get(state.name or "", "failed")
+        if word == "failed":
+            headline = state.message or "the twins were not evaluated"
+            yield NightTwins(comparison=cell.comparison, outcome="failed", headline=headline)
+            continue
+        record = read_records(store, trainer)[-1]
+        yield NightTwins(
+            comparison=cell.comparison,
+            outcome=word,
+            headline=record.headline,
+            broken=tuple(name_result(one, several=len(cases) > 1) for one in record.having("another")),
+            page=find_page(place_record(record, store) / PAGE, store).shown,
+            next=record.next,
+        )
 
 
 def name_cell() -> str:
@@ -228,11 +250,12 @@ def publish(record: NightRecord, store: Store) -> list[str]:
 def final_state(record: NightRecord, problems: list[str]) -> State[Any]:
     """Return the night's final state.
 
-    Failed: `Regressed` if a result is bad, else `NotPublished` if the summary, message or comment was not published.
+    Failed: `Regressed` if a result or a twin is bad, else `NotPublished` if the summary, message or comment was not
+    published.
     Completed: `Unknown` if a result outside quarantine is unknown, else `Same`. problems: the errors of `publish`.
     """
     message = " · ".join([night_headline(record), *(f"not published: {problem}" for problem in problems)])[:1000]
-    if record.bad:
+    if record.is_bad:
         return Failed(name="Regressed", message=message)
     if problems:
         return Failed(name="NotPublished", message=message)

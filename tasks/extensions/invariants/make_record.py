@@ -64,13 +64,14 @@ def make_record(
         planted = list(plant_changes(held[:MAX_PROVED], folder, say))
     version = name_trainer(trainer, request)
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    facts = {"trainer": request.trainer, "version": version, "created": created}
+    facts = {"trainer": request.trainer, "version": version}
     following = ""
     if broken:
         following = command_of(request, by_name[broken[0].twin, broken[0].case].twin, broken[0].case) + " --full"
     return InvariantsRecord(
-        id=hash_identity(facts | {"cases": request.cases, "twins": [twin.name for twin in twins]})[:10],
+        id=hash_identity(facts | request.model_dump() | {"twins": [twin.name for twin in twins]})[:10],
         commit=trainer.commit if trainer else None,
+        created=created,
         results=tuple(results),
         planted=tuple(planted),
         next=following,

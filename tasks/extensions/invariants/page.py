@@ -29,8 +29,7 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
     breaks = find_breaks(record, read_records(store, record.trainer))
     found = {"broke": {key: one.first for key, one in breaks.items()}}
     record = record.model_copy(update=found | ({"next": words} if (words := bisect_words(record, breaks)) else {}))
-    place = f"{record.commit[:12]}-{record.id}" if record.commit else record.id
-    folder = store.path.joinpath(FOLDER, check_name(record.trainer, "trainer"), check_name(place, "id"))
+    folder = place_record(record, store)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))
     rows = [[one for one in record.results if one.twin == twin] for twin in record.twins]
@@ -52,6 +51,12 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
     store.push(folder)
     update_index(store, add_invariants(page.relative_to(store.path).as_posix()))
     return record, page
+
+
+def place_record(record: InvariantsRecord, store: Store) -> Path:
+    """Return the folder of a record and its page in the store."""
+    place = f"{record.commit[:12]}-{record.id}" if record.commit else record.id
+    return store.path.joinpath(FOLDER, check_name(record.trainer, "trainer"), check_name(place, "id"))
 
 
 def _is_unfit(results: list[TwinResult]) -> bool:

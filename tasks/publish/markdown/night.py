@@ -23,7 +23,8 @@ def night_markdown(record: NightRecord) -> str:
         f"# {night_headline(record)}",
         _facts(record),
         *_bad(record),
-        *_found(record),
+        *_bisected(record),
+        *_twins(record),
         _matrix(record.results),
         *_quarantine(record),
     ]
@@ -31,15 +32,19 @@ def night_markdown(record: NightRecord) -> str:
 
 
 def night_headline(record: NightRecord) -> str:
-    """Return a sentence with the number of bad cells or, if there are none, of unknown cells, else of all cells.
+    """Return a sentence with the number of bad cells and of trainers with bad twins; else of unknown, else all cells.
 
     Cells in quarantine are neither bad nor unknown here.
     """
     total, bad = len(record.results), len(record.bad)
     if not total:
         return "– nothing was compared"
-    if bad:
-        return f"✗ {bad} of {total} comparisons need a look"
+    if record.is_bad:
+        parts = [f"{bad} of {total} comparisons need a look"] if bad else []
+        for outcome, words in (("another", "compute another function"), ("failed", "were not evaluated")):
+            if names := [one.comparison for one in record.twins if one.outcome == outcome]:
+                parts.append(f"twins of {', '.join(names)} {words}")
+        return f"✗ {' · '.join(parts)}"
     unknown = sum(result.outcome == "unknown" for result in record.results if not result.cell.quarantine)
     return f"? {unknown} of {total} comparisons are undecided" if unknown else f"✓ nothing regressed, {total} compared"
 
@@ -75,17 +80,25 @@ def _facts(record: NightRecord) -> str:
     return " · ".join([*words, *([commits] if commits else []), changed])
 
 
-def _found(record: NightRecord) -> list[str]:
-    """Return the sections about bisections, and about twins that compute another function."""
-    blocks = []
-    for kind, head in (("bisected", "## Bisected"), ("twins", "## Twins that differ")):
-        lines = [
-            f"- {escape_markdown(change.cell)}: {escape_markdown(shorten(change.text, MAX_HEADLINE_LENGTH))}"
-            for change in record.changes
-            if change.kind == kind
-        ]
-        blocks += [head, "\n".join(lines)] if lines else []
-    return blocks
+def _bisected(record: NightRecord) -> list[str]:
+    lines = [
+        f"- {escape_markdown(change.cell)}: {escape_markdown(shorten(change.text, MAX_HEADLINE_LENGTH))}"
+        for change in record.changes
+        if change.kind == "bisected"
+    ]
+    return ["## Bisected", "\n".join(lines)] if lines else []
+
+
+def _twins(record: NightRecord) -> list[str]:
+    """Return the section about the trainers' twins: each answer with its page and the next command."""
+    lines = []
+    for one in record.twins:
+        mark = {"same": "✓", "unknown": "–"}.get(one.outcome, "✗")
+        text = escape_markdown(shorten(one.line, MAX_HEADLINE_LENGTH))
+        page = f" · page: {escape_markdown(one.page)}" if one.page else ""
+        lines.append(f"- {mark} {escape_markdown(one.comparison)}: {text}{page}")
+        lines += [f"  next: `{one.next}`"] if one.next else []
+    return ["## Twins", "\n".join(lines)] if lines else []
 
 
 def _bad(record: NightRecord) -> list[str]:

@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from tasks.publish.markdown.night import comment_markdown, night_headline, night_markdown, night_message
-from tasks.resolve.plan_night import CellResult, NightCell, NightChange, NightPlan, NightRecord
+from tasks.resolve.plan_night import (
+    CellResult,
+    NightCell,
+    NightChange,
+    NightPlan,
+    NightRecord,
+    NightTwins,
+    find_twin_changes,
+)
 
 EVIL = "<script>alert(1)</script>|`x`\n# not a heading [a](https://evil.example) @channel <!channel>"
 
@@ -30,6 +38,32 @@ RECORD = night(
     result("linen-vs-nnx", "03_dropout", "failed", "LaunchError: no slice", owner="alice"),
     result("main-vs-branch", "03_dropout", "regressed", owner="alice", quarantine="known (until 2026-12-31)"),
 )
+
+
+def twins(outcome: str, *broken: str, **facts: Any) -> NightTwins:
+    return NightTwins(comparison="main-vs-branch", outcome=outcome, headline="1 of 2 twins", broken=broken, **facts)  # type: ignore[arg-type]
+
+
+def test_a_broken_twin_makes_a_night_bad_and_has_its_page_and_its_bisection() -> None:
+    same = result("linen-vs-nnx", "01_base", "same")
+    broken = twins("another", "scan = unrolled · 01_base", page="/p/index.html", next="maxview bisect x --good `a`")
+    record = night(same, twins=(broken,))
+    assert record.is_bad
+    assert night_headline(record) == "✗ twins of main-vs-branch compute another function"
+    section = night_markdown(record).split("## Twins")[1]
+    assert "scan = unrolled" in section
+    assert "/p/index.html" in section
+    assert "next: `maxview bisect" in section
+    assert not night(same, twins=(twins("same"), twins("unknown"))).is_bad
+
+
+def test_a_change_of_twins_is_told_once() -> None:
+    held, broke, more = twins("same"), twins("another", "a"), twins("another", "a", "b")
+    told = [len(list(find_twin_changes(*both))) for both in (
+        ([], [held]), ([], [broke]), ([held], [broke]), ([broke], [broke]), ([broke], [more]), ([broke], [held]),
+        ([held], [twins("failed")]), ([held], [twins("unknown")]),
+    )]  # fmt: skip
+    assert told == [0, 1, 1, 0, 1, 1, 1, 0]
 
 
 def test_the_matrix_has_every_cell() -> None:
