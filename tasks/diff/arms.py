@@ -1,9 +1,11 @@
 """Defines an arm (the runs of one of the two compared versions), and computes its summary, curves and time accounts."""
 
+import polars as pl
+
 from configs.schema import Frozen
 from configs.trainers import trainer_class
 from tasks.metrics.compute_facts import facts_of
-from tasks.metrics.merged_steps import step_table
+from tasks.metrics.merged_steps import step_table, waited_seconds
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.time_account import is_steady
 from tasks.metrics.time_metrics import STEP_TIME
@@ -90,21 +92,39 @@ def numbered[T: Frozen](item: T, run: int) -> T:
     return item.model_copy(update={"run": run})
 
 
-def curves_of(arm: ArmRuns) -> list[Curve]:
-    """Return the loss and step time curves of every run, with each point's line and offset in the log (0: unknown)."""
+def know_waits(arms: Arms) -> bool:
+    """Return whether every run measured its waits for other programs; then the judged step times are without them."""
+    return all(waited_seconds(run) is not None for arm in arms for run in arm.runs)
+
+
+def curves_of(arm: ArmRuns, *, less_waits: bool) -> list[Curve]:
+    """Return the loss and step time curves of every run, with each point's line and offset in the log (0: unknown).
+
+    less_waits: see `know_waits`. The curve of the step time has the judged values.
+    """
     return [
         Curve(
             metric=metric,
             arm=arm.name,
             run_name=run.reading.name,
             steps=tuple(table["step"].to_list()),
-            values=tuple(table[column].to_list()),
+            values=tuple(values),
             lines=tuple(table["line"].fill_null(0).to_list()),
             offsets=tuple(table["offset"].fill_null(0).to_list()),
         )
         for run, table in zip(arm.runs, map(step_table, arm.runs), strict=True)
-        for metric, column in ((LOSS.curve, "loss"), (STEP_TIME.curve, "seconds"))
+        for metric, values in (
+            (LOSS.curve, table["loss"].to_list()),
+            (STEP_TIME.curve, _judged_seconds(run, table, less_waits=less_waits)),
+        )
     ]
+
+
+def _judged_seconds(run: RunRecord, table: pl.DataFrame, *, less_waits: bool) -> list[float | None]:
+    waited = waited_seconds(run) if less_waits else None
+    if waited is None:
+        return table["seconds"].to_list()
+    return (table["seconds"] - pl.Series([0.0, *waited])).to_list()
 
 
 def times_of(arm: ArmRuns) -> list[TimeAccount]:

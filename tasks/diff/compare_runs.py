@@ -7,7 +7,7 @@ from pathlib import Path
 
 from configs.findings import Effects
 from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns, Arms, curves_of, numbered, summarise, times_of
+from tasks.diff.arms import ArmRuns, Arms, curves_of, know_waits, numbered, summarise, times_of
 from tasks.diff.comparability import find_findings
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.decide_by_function import decide_loss, excuse_rounding, rounding_row
@@ -40,6 +40,7 @@ from tasks.records import (
     RunRecord,
     Verdict,
 )
+from tasks.records.text import MEGA, show_number
 from tasks.verify.saves import lives_of
 
 WORDS: tuple[tuple[Verdict, str], ...] = (
@@ -151,7 +152,7 @@ def diff(
         absent=absent,
         floors=tuple(floors),
         divergence=parity.parity.first,
-        curves=tuple(curve for arm in arms for curve in curves_of(arm)),
+        curves=tuple(curve for arm in arms for curve in curves_of(arm, less_waits=know_waits(arms))),
         stalls={
             arm.name: tuple(numbered(stall, n) for n, run in enumerate(arm.runs) for stall in run.reading.stalls)
             for arm in arms
@@ -246,6 +247,9 @@ def _title(row: MetricDiff) -> str:
     """Return the row's title with its effect or values: `Step time, steady +5.1 %`, `JAX 0.9.2 → 0.8.1`."""
     effect = row.effect_text.partition(" (")[0] if row.verdict in ("regressed", "improved") else ""
     values = dict.fromkeys((row.baseline_text, row.candidate_text))
+    if row.baseline is not None and row.candidate is not None and min(row.baseline, row.candidate) >= MEGA:
+        rounded = dict.fromkeys(map(show_number, (row.baseline, row.candidate)))
+        values = rounded if len(rounded) == 2 else values
     if row.verdict == "changed" and all(values) and len(values) == 2:
         effect = " → ".join(values)
     return f"{row.title} {effect}".rstrip()

@@ -9,13 +9,13 @@ import polars as pl
 
 from configs.schema import Frozen
 from configs.verdict_rules import DeviceKind, VerdictRules, device_kind_of
-from tasks.diff.arms import ArmRuns, Arms
+from tasks.diff.arms import ArmRuns, Arms, know_waits
 from tasks.diff.decide import MIN_REPEATS
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.metric_rows import make_row, missing_decision
 from tasks.diff.noise import Past, estimate_noise_between, learn_noise
-from tasks.metrics.merged_steps import place_of, timed_steps, waited_seconds
+from tasks.metrics.merged_steps import place_of, timed_steps
 from tasks.metrics.metric import Metric
 from tasks.metrics.step_time_levels import CLOSE
 from tasks.metrics.time_account import COMPUTE, is_steady
@@ -60,8 +60,7 @@ class Circumstances(Frozen):
 
 def step_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances) -> tuple[MetricDiff, Decision]:
     """Return the row of the step time, and its decision, which other rows of times share."""
-    # waits for other programs are subtracted only if every run measured them
-    less_waits = all(waited_seconds(run) is not None for arm in arms for run in arm.runs)
+    less_waits = know_waits(arms)
     sides = [[one.levels.get(STEP_TIME.name) if less_waits else one.wall for one in arm.facts] for arm in arms]
     left, right = ([levels for levels in side if levels] for side in sides)
     return _clock_row(STEP_TIME, (left, right), arms, rules, circumstances)

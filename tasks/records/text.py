@@ -2,11 +2,12 @@
 
 import re
 import unicodedata
-from math import ceil, inf, log10
+from math import ceil, floor, inf, isfinite, log10
 
 from rich.markup import escape
 
 MAX_DECIMALS = 6  # of a percentage
+GIGA, MEGA = 1e9, 1e6
 # Colour codes are removed. Other escape sequences are shown as text, because they could hide output.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -70,8 +71,29 @@ def show_interval(estimate: float, low: float, high: float, limit: float = inf) 
     beyond = [100 * abs(share) for share in (estimate, low, high) if abs(share) > limit]
     while decimals < MAX_DECIMALS and any(round(share, decimals) <= 100 * limit for share in beyond):
         decimals += 1
-    texts = [f"{100 * share:+.{decimals}f}" for share in (estimate, low, high)]
+    texts = [show_share(share, decimals) for share in (estimate, low, high)]
     return f"{texts[0]} % ({texts[1]} … {texts[2]})"
+
+
+def show_share(share: float, decimals: int = 1) -> str:
+    """Return a share in percent, with a sign: `+16.9`; never `-0.0`."""
+    return f"{round(100 * share, decimals) + 0.0:+.{decimals}f}"
+
+
+def show_number(value: float) -> str:
+    """Return a number with three significant digits: `1.10 G`, `2.00 M`, `12,500`, `0.0795`."""
+    for scale, letter in ((GIGA, "G"), (MEGA, "M")):
+        if abs(value) >= scale:
+            return f"{show_digits(value / scale)} {letter}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else show_digits(value)
+
+
+def show_digits(value: float) -> str:
+    """Return three significant digits, zeros included."""
+    if not value or not isfinite(value):
+        return f"{value:g}"
+    decimals = max(0, 2 - floor(log10(abs(value))))
+    return f"{value:.{min(decimals, MAX_DECIMALS)}f}"
 
 
 def counted(number: int, word: str) -> str:

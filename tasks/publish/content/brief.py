@@ -21,6 +21,7 @@ from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
+from tasks.publish.content.amounts import show_percent, show_seconds_of, show_values
 from tasks.publish.content.explanation_sections import headline_of
 from tasks.publish.content.verdict_words import (
     AGAIN,
@@ -35,13 +36,14 @@ from tasks.publish.content.verdict_words import (
 )
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, NextStep, Verdict
 from tasks.records.observation import Root
-from tasks.records.text import shorten, visible
+from tasks.records.text import shorten, show_share, visible
 
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
 MAX_REF_LENGTH = 24  # characters of an arm in the title
 MAX_ROWS, MAX_TICKS = 4, 4
 LAST_LINES, LAST_BYTES = 3, 4_096  # of a dead run's log
 LEAST_STEPS = 12  # fewer steps of an arm show no levels
+MAX_APART = 0.25  # relative distance of a value to the nearest drawn level
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # a stack frame in a traceback
 PER_STEP = (PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name)
 # rows that tell what is the same, if there is no proof by floors
@@ -50,9 +52,6 @@ TELLING = ("loss_per_step", *PER_STEP, "function", "parameters", "checkpoints")
 DECIDED_BY_FUNCTION = frozenset({"loss_per_step", "function", "values_per_step", "evaluations", "final_loss"})
 # metric -> the curve that shows it
 CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
-
-
-MAX_APART = 0.25  # relative distance of a value to the nearest drawn level
 
 
 class Level(Frozen):
@@ -93,7 +92,7 @@ class Death(Frozen):
 
     side: str
     name: str
-    cause: str  # in words
+    cause: str  # in words; empty if the sentence of the brief has it
     message: str  # of the error
     frame: str  # the last stack frame
     place: str  # line and log
@@ -125,20 +124,21 @@ def make_brief(record: ComparisonRecord) -> Brief:
     row = None if record.has_died else find_deciding_row(record)
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
     seconds = sum(account.total_s for account in record.times)
-    is_timed = row is not None and row.metric in PER_STEP and not is_blocked
+    is_timed = row is not None and row.metric == STEP_TIME.name and not is_blocked
     strips = tuple(_draw_strips(record)) if is_timed and record.verdict != "same" else ()
     strips = strips if row is not None and _agree(strips, row) else ()
     rows, more = _choose_rows(record, row)
+    sentence = tell_difference(record, row, strips)
     targets = [] if record.target == UNNAMED else [record.target]
     return Brief(
         outcome=outcome_of(record),
         title=" · ".join(map(visible, (record.case, _name_arms(record), *targets))),
         duration=show_duration(seconds) if seconds else "",
-        sentence=tell_difference(record, row, strips),
+        sentence=sentence,
         sure=tell_certainty(record, row),
         strips=strips,
         ticks=tuple(_list_ticks(record)) if outcome_of(record) == "same" else (),
-        deaths=tuple(_tell_death(record, arm) for _, arm in sides_of(record) if arm.has_died),
+        deaths=tuple(_tell_death(record, arm, sentence) for _, arm in sides_of(record) if arm.has_died),
         rows=rows,
         more=more,
         why=tell_why(record, row),
@@ -168,7 +168,8 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
     headline = visible(record.headline)
     arms, _, rest = headline.partition(": ")
     if record.has_died:
-        return f"{arms}."
+        cause = next((arm.cause_of_death for _, arm in sides_of(record) if arm.has_died), None)
+        return f"{arms}: {cause.words}." if cause is not None and cause.words else f"{arms}."
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
     known = "" if is_blocked else tell_function(record)
     if row is not None and row.metric in DECIDED_BY_FUNCTION and row.verdict == record.verdict and known:
@@ -187,7 +188,7 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
     effect = row.effect
     if any(len(strip.levels) > 1 for strip in strips) and len(strips) == 2:
         left, right = (sum(level.seconds * level.share for level in strip.levels) for strip in strips)
-        effect, values = right / left - 1, f"{_show_pair(left, right)} on average{allowed}"
+        effect, values = right / left - 1, f"{show_seconds_of(left, right)} on average{allowed}"
     word = "slower" if effect > 0 else "quicker"
     return _as_sentence(f"{100 * abs(effect):.1f} % {word} per step ({values})", known)
 
@@ -242,12 +243,12 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if row.evidence == ONE_PROGRAM:
         return "Sure: both sides run the same program, so any difference in time is noise."
     low, high = sorted((row.effect_low, row.effect_high))
-    interval = f"{100 * low:+.1f} … {100 * high:+.1f} %"
+    interval = f"{show_share(low)} … {show_share(high)} %"
     if row.verdict == "unknown":
         return f"The difference lies within {interval}."
     if row.verdict == "same" or row.evidence != ONE_RUN:
         return f"Sure: {interval} with 99 % confidence, by {row.evidence}."
-    least = f"{100 * min(low, high, key=abs):+.1f} %"
+    least = f"{show_share(min(low, high, key=abs))} %"
     return f"Likely: at least {least} by one run of each, which cannot show whether something disturbed one of them."
 
 
@@ -346,69 +347,29 @@ def _choose_rows(record: ComparisonRecord, row: MetricDiff | None) -> tuple[tupl
 
 def brief_row(row: MetricDiff) -> BriefRow:
     """Return a row's cells: values with three significant digits, and the difference in percent."""
-    title = visible(row.title).replace("Step time, steady", "Step time").replace("Step time, typical", "Step time")
     return BriefRow(
-        metric=row.metric, title=title, values=show_values(row), percent=show_percent(row), verdict=row.verdict
+        metric=row.metric,
+        title=short_title(row),
+        values=show_values(row),
+        percent=show_percent(row),
+        verdict=row.verdict,
     )
 
 
-def show_percent(row: MetricDiff) -> str:
-    """Return the relative difference, such as `+16.9 %`; empty if the values are no numbers or the baseline is 0."""
-    effect = row.effect
-    if effect is None:
-        if row.baseline is None or row.candidate is None or not row.baseline or row.baseline == row.candidate:
-            return ""
-        effect = row.candidate / row.baseline - 1
-    percent = 100 * effect
-    if abs(percent) >= 100:
-        return f"{percent:+,.0f} %"
-    return f"{percent:+.1f} %" if abs(percent) >= 0.05 or not percent else f"{percent:+.1g} %"
+def short_title(row: MetricDiff) -> str:
+    """Return the row's title without the level of the step time that decided."""
+    return visible(row.title).replace("Step time, steady", "Step time").replace("Step time, typical", "Step time")
 
 
-def show_values(row: MetricDiff) -> str:
-    """Return both values: `80.0 → 93.5 ms`, `1.0 M → 2.0 M`; one text if they are equal."""
-    texts = [visible(text) or "none" for text in (row.baseline_text, row.candidate_text)]
-    if texts[0] == texts[1] and row.baseline == row.candidate:
-        return texts[0]
-    if row.baseline is None or row.candidate is None:
-        return " → ".join(texts)
-    if row.unit == "s":
-        return _show_pair(row.baseline, row.candidate)
-    shown = [show_number(value) for value in (row.baseline, row.candidate)]
-    unit = f" {visible(row.unit)}" if row.unit and "/" not in row.unit else ""
-    return f"{shown[0]} → {shown[1]}{unit}" if shown[0] != shown[1] else " → ".join(texts)
-
-
-def _show_pair(left: float, right: float) -> str:
-    """Return two durations in one unit with three significant digits."""
-    scale, unit = (1e3, "ms") if max(left, right) < 1 else (1.0, "s")
-    return f"{_three(left * scale)} → {_three(right * scale)} {unit}"
-
-
-def show_number(value: float) -> str:
-    """Return a number with three significant digits: `1.10 G`, `2.0 M`, `12,500`, `0.0795`."""
-    for scale, letter in ((1e9, "G"), (1e6, "M")):
-        if abs(value) >= scale:
-            return f"{_three(value / scale)} {letter}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else _three(value)
-
-
-def _three(value: float) -> str:
-    """Return three significant digits, zeros included."""
-    if not value or not isfinite(value):
-        return f"{value:g}"
-    decimals = max(0, 2 - int(np.floor(np.log10(abs(value)))))
-    return f"{value:.{min(decimals, 6)}f}"
-
-
-def _tell_death(record: ComparisonRecord, arm: ArmSummary) -> Death:
+def _tell_death(record: ComparisonRecord, arm: ArmSummary, sentence: str) -> Death:
     error = arm.cause_of_death
+    cause = visible(error.words or error.type) if error is not None else "its log names no cause"
     lines = read_last_lines(arm)
     log = visible(arm.logs[error.run if error.run < len(arm.logs) else 0]) if error is not None and arm.logs else ""
     return Death(
         side=name_side(record, arm.name) or "",
         name=visible(arm.label),
-        cause=visible(error.words or error.type) if error is not None else "its log names no cause",
+        cause="" if sentence.endswith(f": {cause}.") else cause,
         message=visible(f"{error.type}: {error.message}") if error is not None else "",
         frame=find_frame(lines),
         place=f"line {error.line:,} of {log or 'its log'}" if error is not None else "",

@@ -1,12 +1,42 @@
 """Describes which code a comparison compares: the versions of both arms and their distance, in a few lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from tasks.publish.content.verdict_words import sides_of
 from tasks.records import CodeVersion, ComparisonRecord, RunPlan
 from tasks.records.text import counted, visible
 
 MAX_SUBJECT_LENGTH = 68  # characters of a commit's subject
 MAX_FILES = 4  # files that are listed by name
+
+
+class NamedArm(NamedTuple):
+    """An arm in one line."""
+
+    side: str
+    name: str  # its ref, as the user named it
+    commit: str  # nine digits; empty if unknown, or of a working tree
+    subject: str  # of the commit; empty if unknown
+
+
+def name_arms(record: ComparisonRecord) -> list[NamedArm]:
+    """Return both arms of a comparison."""
+    named = []
+    for side, arm in sides_of(record):
+        version = record.code.get(arm.name)
+        commit = "" if version is not None and version.changed else (arm.commit or "")[:9]
+        subjects = {commit.sha[:9]: commit.subject for commit in record.commits.get(arm.name, ())}
+        subject = version.subject if version is not None else subjects.get(commit, "")
+        name = visible(version.name if version is not None else arm.ref)
+        named.append(NamedArm(side, name, "" if name == commit else visible(commit), visible(_cut(subject))))
+    return named
+
+
+def describe_notes(record: ComparisonRecord) -> list[str]:
+    """Return what the arms' lines leave out: their distance, and where a name does not tell what was compared."""
+    versions = [record.code[arm.name] for _, arm in sides_of(record) if arm.name in record.code]
+    return [*([describe_distance(*versions)] if len(versions) == 2 else []), *_note(versions)]
 
 
 def describe_code(record: ComparisonRecord) -> list[str]:
@@ -30,6 +60,10 @@ def _describe(arms: Sequence[str], code: Mapping[str, CodeVersion]) -> Iterator[
     for version in versions:
         name = version.name.partition(" + ")[0]
         yield f"{visible(name):{width}}  {visible(_cut(version.subject))}"
+    yield from _note(versions)
+
+
+def _note(versions: Sequence[CodeVersion]) -> Iterator[str]:
     edited = any(version.changed for version in versions)
     for version in versions:
         if version.left_out and not edited:

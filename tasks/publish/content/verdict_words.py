@@ -12,6 +12,7 @@ from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.result_metrics import EVALUATION, FINAL_STATE, FUNCTION, LOSS, ROUNDING, VALUES
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
+from tasks.publish.content.amounts import name_unit, show_percent, show_sides
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff, Verdict
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
@@ -92,11 +93,6 @@ FAMILIES: dict[str, frozenset[str]] = {
 RUN = "Run"  # the group of all other rows
 
 
-def count_rows(record: ComparisonRecord, word: Verdict) -> int:
-    """Return how many rows have this displayed verdict."""
-    return sum(row.verdict == word for row in record.rows)
-
-
 def list_rows_to_explain(record: ComparisonRecord) -> list[MetricDiff]:
     """Return the rows whose verdict is neither `same` nor `not judged`; these need a reason."""
     return [row for row in record.rows if row.verdict not in ("same", NOT_JUDGED)]
@@ -112,9 +108,10 @@ def group_rows(record: ComparisonRecord) -> dict[str, list[MetricDiff]]:
     return {name: rows for name, rows in groups.items() if rows}
 
 
-def name_row(record: ComparisonRecord, row: MetricDiff) -> str:
-    """Return a row's title. Rows of compiles and rows beyond MaxView get their unit; MaxView's titles contain it."""
-    return visible(f"{row.title} ({row.unit})" if row.unit and (record.programs or row.group == "ours") else row.title)
+def name_row(row: MetricDiff) -> str:
+    """Return a row's title, with its unit unless title or values contain it, as MaxView's titles do."""
+    unit = name_unit(row) if row.group == "ours" else ""
+    return f"{visible(row.title)} ({unit})" if unit else visible(row.title)
 
 
 def name_verdict(outcome: Outcome) -> str:
@@ -168,10 +165,11 @@ def cell_text(text: str, arm: ArmSummary) -> str:
 
 def show_cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
     """Return the texts of a row: name with unit, value of the baseline, value of the candidate, difference."""
+    left, right = show_sides(row)
     return [
-        name_row(record, row),
-        cell_text(row.baseline_text, record.baseline),
-        cell_text(row.candidate_text, record.candidate),
+        name_row(row),
+        cell_text(left, record.baseline),
+        cell_text(right, record.candidate),
         difference_text(row),
     ]
 
@@ -181,17 +179,15 @@ def absent_text(record: ComparisonRecord) -> str:
     return f"No value on either side: {', '.join(map(visible, record.absent))}." if record.absent else ""
 
 
-def difference_text(row: MetricDiff, *, brief: bool = False) -> str:
-    """Return the text of the difference and its effect, and a note in brackets on noise or on a single run of each arm.
+def difference_text(row: MetricDiff) -> str:
+    """Return the difference in percent, else in its unit; a note in brackets tells of noise or of one run of each arm.
 
-    The effect of MaxView's rows is omitted, because another row has the same effect. brief: without the note.
+    A row of MaxView has no interval, because the step time has it.
     """
-    words = round_numbers(visible(row.difference_text)) or "—"
-    if words == "—" and row.difference:  # a count whose cells are in billions
-        words = f"{row.difference:+,.0f}"
+    words = show_percent(row) or round_numbers(visible(row.difference_text)) or "—"
     if row.effect_text and row.group == "ours":
         words = visible(row.effect_text)
-    if brief or row.metric in SHOWN_ONLY:
+    if row.metric in SHOWN_ONLY:
         return words
     little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
     return f"{words} ({ONE_RUN})" if little else f"{words} (noise)" if is_noise(row) else words
@@ -240,8 +236,8 @@ def first_clauses(text: str) -> str:
 
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:
-    """Return the text with `blank` in place of the spaces around …, ± and ×, and before % and "billion"."""
-    return re.sub(r" (?=[%…±×]|billion)|(?<=[…±×]) ", blank, text)
+    """Return the text with `blank` in place of the spaces around …, ± and ×, and between a number and its unit."""
+    return re.sub(r" (?=[%…±×])|(?<=[…±×]) |(?<=\d) (?=(ms|s|[GM]i?B?|steps?|values?)\b)", blank, text)
 
 
 def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:

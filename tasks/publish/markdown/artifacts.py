@@ -63,8 +63,8 @@ def _levels(strip: Strip) -> str:
 
 
 def _death(death: Death) -> Iterator[str]:
-    message = f": {death.message}" if death.message and not death.lines else ""
-    yield f"† **{death.side}**: {_md(f'{death.cause}{message}')}"
+    told = ": ".join(filter(None, (death.cause, "" if death.lines else death.message)))
+    yield f"† **{death.side}**: {_md(told)}" if told else ""
     yield "\n".join(f"- {_md(shorten(line.strip(), MAX_LINE_LENGTH))}" for line in death.lines)
     yield f"**Will running it again help?** {_md(death.again)}" if death.again else ""
 

@@ -50,7 +50,8 @@ def compare_facts(record: ComparisonRecord) -> Facts:
     known = {name: (left.get(name, "—"), right.get(name, "—")) for name in dict.fromkeys([*left, *right])}
     if record.programs is None:  # a compile's log has no steps, so the share of read steps means nothing
         known["log"] = describe_coverage(record.baseline), describe_coverage(record.candidate)
-    differing = tuple((name, *both) for name, both in known.items() if both[0] != both[1])
+    named = ("branch", "commit")  # the lines of the arms show them
+    differing = tuple((name, *both) for name, both in known.items() if both[0] != both[1] and name not in named)
     if record.has_died:
         return Facts(weighing=(), differing=differing, equal=())
     told = {FACTS.get(finding.kind) for finding in record.findings}

@@ -1,18 +1,27 @@
-"""Draws what shows a verdict at the top of the page: the curve that decides it, or how far each arm came."""
+"""Draws what shows a verdict at the top of the page: the judged curve or, without one, bars.
 
-from collections.abc import Iterator, Sequence
+An arm is one of the two compared versions.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
 from configs.schema import Frozen
 from tasks.diff.next_step import find_deciding_row
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.publish.content.brief import CURVES, PER_STEP, show_number
+from tasks.publish.content.amounts import show_sides
+from tasks.publish.content.brief import CURVES, PER_STEP
 from tasks.publish.content.verdict_words import outcome_of, sides_of
-from tasks.records import ComparisonRecord, Curve
+from tasks.records import ComparisonRecord, Curve, MetricDiff, TimeExplanation
+from tasks.records.text import shorten, show_number, visible
 
 WIDTH, HEIGHT = 1000, 120  # of the drawing, in its own units
 STRETCHES = 300  # a longer curve has the extremes of this many parts
 LEAST_POINTS = 4
+MAX_BARS, MAX_LABEL = 4, 60  # bars of operations; characters of their names
+# memory that an allocator or a compiler wanted, and that it found; a unit is as the log prints it
+MEMORY = re.compile(r"(?:allocate|Used) ([\d.]+)([KMGT])i?B?\b.*?(?:are|of) ([\d.]+)([KMGT])i?B? (free|hbm)", re.DOTALL)
 
 
 class CurveLine(Frozen):
@@ -31,24 +40,31 @@ class Picture(Frozen):
     steps: tuple[int, int]  # first and last step
 
 
-class Reach(Frozen):
-    """How far an arm came."""
+class Bar(Frozen):
+    """A value as a bar."""
 
-    side: str
-    steps: int
-    share: float  # of the longer arm's steps
-    died: bool
+    label: str  # "baseline", "candidate", or the name of the value
+    words: str  # the value
+    width: float  # in percent of the longest bar
+    part: str = "compute"  # decides the colour
+
+
+class Bars(Frozen):
+    """Values below each other, on one scale."""
+
+    title: str
+    bars: tuple[Bar, ...]
 
 
 def draw_picture(record: ComparisonRecord) -> Picture | None:
-    """Return the curve of the deciding row; None for *same*, after a death, or without a curve."""
-    row = None if record.has_died else find_deciding_row(record)
-    if row is None or outcome_of(record) == "same":
+    """Return the curve with the deciding row's judged values; None if there is none, or a profile shows more."""
+    row = _find_shown_row(record)
+    if row is None or _find_profile(record, row) is not None:
         return None
-    metric = STEP_TIME.curve if row.metric in PER_STEP else CURVES.get(row.metric, row.metric)
+    metric = CURVES.get(row.metric, row.metric)
     curves = [(curve, list(_points(record, curve))) for curve in record.curves if curve.metric == metric]
     points = [point for _, some in curves for point in some]
-    if len(points) < LEAST_POINTS or any(finding.effect == "blocks" for finding in record.findings):
+    if len(points) < LEAST_POINTS:
         return None
     steps, values = [step for step, _ in points], [value for _, value in points]
     first, last, low, high = min(steps), max(steps), min(values), max(values)
@@ -76,20 +92,94 @@ def draw_picture(record: ComparisonRecord) -> Picture | None:
     )
 
 
-def draw_reach(record: ComparisonRecord) -> list[Reach]:
-    """Return how many steps each arm made if one died; empty if none made any."""
-    if not record.has_died:
-        return []
-    made = {
-        arm.name: max((len(curve.steps) for curve in record.curves if curve.arm == arm.name), default=0)
-        for _, arm in sides_of(record)
-    }
-    most = max(made.values())
-    return [
-        Reach(side=side, steps=made[arm.name], share=made[arm.name] / most, died=arm.has_died)
+def draw_bars(record: ComparisonRecord) -> Bars | None:
+    """Return bars for a record without a curve (`draw_picture`); None if there is nothing to show.
+
+    After a death: the memory that was lacking, or the steps of each arm. Else: where the time went, if it was profiled,
+    or both values of the deciding row.
+    """
+    if record.has_died:
+        return _draw_memory(record) or _draw_steps(record)
+    row = _find_shown_row(record)
+    if row is None:
+        return None
+    if profile := _find_profile(record, row):
+        return _draw_profile(profile)
+    if not row.baseline or not row.candidate or min(row.baseline, row.candidate) < 0:
+        return None
+    left, right = show_sides(row)
+    values = (("baseline", left, row.baseline, "compute"), ("candidate", right, row.candidate, "compute"))
+    return Bars(title=visible(row.title), bars=_scale(values))
+
+
+def _find_shown_row(record: ComparisonRecord) -> MetricDiff | None:
+    """Return the deciding row if its values may be drawn: not for *same*, and not for arms that cannot be compared."""
+    blocked = any(finding.effect == "blocks" for finding in record.findings)
+    return None if blocked or outcome_of(record) in ("same", "died") else find_deciding_row(record)
+
+
+def _find_profile(record: ComparisonRecord, row: MetricDiff) -> TimeExplanation | None:
+    """Return the profiled times of the operations, if the row is about time and some of them surely differ."""
+    time = record.explanation.time if record.explanation is not None and row.metric in PER_STEP else None
+    return time if time is not None and any(one.sure for one in time.differences) else None
+
+
+def _draw_profile(time: TimeExplanation) -> Bars:
+    """Return the operations with the largest differences, and the rest of the step's difference."""
+    grown = [(one, one.candidate_s - one.baseline_s) for one in time.differences if one.sure]
+    grown = sorted(grown, key=lambda pair: -abs(pair[1]))[:MAX_BARS]
+    named = []
+    for one, by in grown:
+        line = one.candidate_line or one.baseline_line
+        named.append((f"{one.what} {line.place}" if line else one.what, by))
+    named.append(("everything else", time.step_s[1] - time.step_s[0] - sum(by for _, by in named)))
+    return Bars(
+        title="where the time went: candidate − baseline, per profiled step",
+        bars=_scale(
+            (shorten(visible(name), MAX_LABEL), f"{1e3 * by:+.2f} ms", abs(by), "restart" if by > 0 else "checkpoint")
+            for name, by in named
+        ),
+    )
+
+
+def _draw_memory(record: ComparisonRecord) -> Bars | None:
+    """Return the memory that the first arm without enough of it wanted and found; None if its log does not tell."""
+    causes = (arm.cause_of_death for _, arm in sides_of(record))
+    told = (f"{cause.message} {cause.detail}" for cause in causes if cause is not None and cause.kind == "device_oom")
+    found = next(filter(None, map(MEMORY.search, told)), None)
+    if found is None:
+        return None
+    wanted, unit, room, room_unit, kind = found.groups()
+    sizes = [float(size) * 1024.0 ** "KMGT".index(letter) for size, letter in ((wanted, unit), (room, room_unit))]
+    names = ("asked for", "free") if kind == "free" else ("needed", "on the device")
+    return Bars(
+        title="memory of the device",
+        bars=_scale(
+            (name, f"{size} {letter}iB", bytes_, part)
+            for name, size, letter, bytes_, part in zip(
+                names, (wanted, room), (unit, room_unit), sizes, ("restart", "compute"), strict=True
+            )
+        ),
+    )
+
+
+def _draw_steps(record: ComparisonRecord) -> Bars | None:
+    made = [
+        (side, max((len(curve.steps) for curve in record.curves if curve.arm == arm.name), default=0), arm.has_died)
         for side, arm in sides_of(record)
-        if most
     ]
+    bars = _scale((side, f"{steps:,} steps", steps, "restart" if died else "compute") for side, steps, died in made)
+    return Bars(title="steps before the end", bars=bars) if any(steps for _, steps, _ in made) else None
+
+
+def _scale(values: Iterable[tuple[str, str, float, str]]) -> tuple[Bar, ...]:
+    """Return bars for (label, words, size, part). At least one size is above 0."""
+    known = list(values)
+    most = max(size for _, _, size, _ in known)
+    return tuple(
+        Bar(label=label, words=words, width=round(100 * size / most, 1), part=part)
+        for label, words, size, part in known
+    )
 
 
 def _points(record: ComparisonRecord, curve: Curve) -> Iterator[tuple[int, float]]:

@@ -3,6 +3,7 @@
 An arm is one of the two compared versions.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -10,12 +11,13 @@ from pathlib import Path
 from jinja2 import Environment
 
 from tasks.diff.suggested_commands import repeat_command
+from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content import verdict_words
-from tasks.publish.content.amounts import show_seconds
+from tasks.publish.content.amounts import name_unit, show_seconds, show_sides, show_values
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
-from tasks.publish.content.brief import find_frame, make_brief
+from tasks.publish.content.brief import PER_STEP, Brief, find_frame, make_brief, short_title
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
-from tasks.publish.content.compared_code import describe_code
+from tasks.publish.content.compared_code import describe_notes, name_arms
 from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
@@ -26,9 +28,10 @@ from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts
 from tasks.publish.page.curve_data import list_marks, write_figures
 from tasks.publish.page.differences import compare_facts, list_differences
 from tasks.publish.page.log_files import Lines, Logs
-from tasks.publish.page.picture import draw_picture, draw_reach
+from tasks.publish.page.picture import draw_bars as draw_values
+from tasks.publish.page.picture import draw_picture
 from tasks.publish.page.replace_text import replace_text
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records import ComparisonRecord, MetricDiff, RunRecord
 from tasks.resolve.git import MAX_COMMITS
 
 MAX_LINES = 100  # limit of lines shown per side, one of each kind that the other side's logs lack
@@ -87,8 +90,12 @@ def write_page(
             facts=compare_facts(record),
             effects=effects,
             brief=brief,
-            picture=draw_picture(record),
-            reach=draw_reach(record),
+            arms=name_arms(record),
+            notes=describe_notes(record),
+            picture=(picture := draw_picture(record)),
+            shown=None if picture else draw_values(record),
+            groups=(groups := _fold_levels(record, brief)),
+            tally=Counter(row.verdict for rows in groups.values() for row, _ in rows),
             first_curve=first_curve,
             logs=logs,
             home=home,
@@ -99,7 +106,6 @@ def write_page(
             differences=list_differences(*first),
             own_lines={side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {},
             most_lines=MAX_LINES,
-            compared=describe_code(record),
             edits={side: edit for side, arm in sides if (edit := record.code.get(arm.name)) and edit.changed},
             commits=_commits_command(record),
             most_commits=MAX_COMMITS,
@@ -118,6 +124,17 @@ def write_page(
     return page
 
 
+def _fold_levels(record: ComparisonRecord, brief: Brief) -> dict[str, list[tuple[MetricDiff, list[MetricDiff]]]]:
+    """Return heading → rows, each with the rows that its details show: one row has all levels of the step time."""
+    times = [row for row in record.rows if row.metric in PER_STEP]
+    order = verdict_words.WORST_FIRST
+    times.sort(key=lambda row: (row is not brief.row, order.index(row.verdict), row.metric != STEP_TIME.name))
+    return {
+        name: [(row, times[1:] if row in times else []) for row in rows if row not in times[1:]]
+        for name, rows in verdict_words.group_rows(record).items()
+    }
+
+
 def _commits_command(record: ComparisonRecord) -> str:
     """Return the git command that lists the commits that only one side has; empty without two different commits."""
     left, right = map(record.commit_in_clone, (record.baseline, record.candidate))
@@ -129,6 +146,10 @@ def _environment() -> Environment:
     return make_environment(
         words=verdict_words,
         find_frame=find_frame,
+        name_unit=name_unit,
+        short_title=short_title,
+        show_sides=show_sides,
+        show_values=show_values,
         list_parts=list_parts,
         show_seconds=show_seconds,
         checkpoint_states=STATES,

@@ -18,7 +18,7 @@ const curve = async (number) => {
 // ---- the secondary sections are folded, on a phone all but three
 const reveal = (element) => { for (let at = element; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true; };
 const phone = matchMedia("(max-width: 40rem)").matches;
-for (const section of all(phone ? "main > section:not(.front, #why, #metrics, #curves)" : "#parity, #schedule, #floors, #differences, #checkpoints, #curves:not(:has(option + option))")) {
+for (const section of all(phone ? "main > section:not(.front, #why, #metrics, #curves)" : "#parity, #schedule, #floors, #differences, #checkpoints, #sides:not(:has(table)), #curves:not(:has(option + option))")) {
   const part = make("details", "part"), head = make("summary");
   head.append(section.querySelector("h2"));
   part.append(head, ...section.childNodes);
@@ -33,6 +33,7 @@ const showRows = (word) => {
   for (const row of rows) row.hidden = word ? row.dataset.verdict !== word : brief && ["same", "not judged"].includes(row.dataset.verdict);
   for (const group of all("#metrics tr.group")) group.hidden = !group.parentNode.querySelector("[data-verdict]:not([hidden])");
   const left = rows.filter((row) => row.hidden).length;
+  rows[0].closest("table").tHead.hidden = left === rows.length;
   Object.assign(calm, { hidden: !brief || !left, textContent: `${left} rows same or not judged ▸` });
   remember("rows", word);
 };
@@ -47,7 +48,7 @@ if (calm) {
 }
 const revealTarget = () => {
   const target = byId(decodeURIComponent(location.hash.slice(1)));
-  if (target?.hidden) calm.click();
+  if (target?.closest("[hidden]")) calm.click();
   reveal(target?.querySelector(":scope > .part") ?? target);
 };
 addEventListener("hashchange", revealTarget);

@@ -109,8 +109,8 @@ def render_brief(record: ComparisonRecord, width: int, *, bars: bool, full: bool
     if brief.strips:
         lines += [Text(), *_strips(brief, bars=bars)]
     for death in brief.deaths:
-        message = "" if death.lines else f": {death.message}"
-        lines += [Text(), *_fold(f"† {death.side}: {death.cause}{message}", width, style="red")]
+        told = ": ".join(filter(None, (death.cause, "" if death.lines else death.message)))
+        lines += [Text(), *(_fold(f"† {death.side}: {told}", width, style="red") if told else ())]
         lines += [Text(f"    {_cut(line, width - 4)}", style="dim") for line in death.lines[:-1]]
         lines += [Text(f"  {line.plain}", style="dim") for line in _fold("".join(death.lines[-1:]), width - 2)[:2]]
         lines += [Text(f"  {death.place}", style="dim")] if death.place else []

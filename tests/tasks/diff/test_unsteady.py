@@ -269,6 +269,11 @@ def test_a_difference_inconsistent_with_its_cells_is_refused(make_run: MakeRun, 
 # ---------------------------------------------------------------- a busy machine
 
 
+def drawn_of(record: ComparisonRecord) -> list[float | None]:
+    """The step times after the first in the curve of the candidate's last run."""
+    return list(record.curves[-1].values[1:])
+
+
 def test_time_taken_by_other_load_is_excluded_from_a_step(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     """The machine was three times as slow during the candidate's run, and its threads waited two thirds of the time."""
 
@@ -286,9 +291,12 @@ def test_time_taken_by_other_load_is_excluded_from_a_step(make_run: MakeRun, com
         )
 
     base, innocent = ([run(arm, busy, n) for n in range(3)] for arm, busy in (("linen", 1.0), ("nnx", 3.0)))
-    row = row_of(compare(base, innocent), "step_time_s")
+    record = compare(base, innocent)
+    row = row_of(record, "step_time_s")
     assert row.verdict != "regressed"
     assert (row.baseline, row.candidate) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert drawn_of(record) == pytest.approx([0.1] * 40)  # the curve has the judged values
     # if one arm did not measure it, both are compared by wall time
-    older = [run("linen", 1.0, n, measured=False) for n in range(3)]
-    assert row_of(compare(older, innocent), "step_time_s").candidate == pytest.approx(0.3)
+    older = compare([run("linen", 1.0, n, measured=False) for n in range(3)], innocent)
+    assert row_of(older, "step_time_s").candidate == pytest.approx(0.3)
+    assert drawn_of(older) == pytest.approx([0.3] * 40)

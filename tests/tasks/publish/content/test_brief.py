@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tasks.publish.content.amounts import show_percent, show_sides, show_values
 from tasks.publish.content.brief import (
     Level,
     Strip,
@@ -12,13 +13,11 @@ from tasks.publish.content.brief import (
     make_brief,
     read_last_lines,
     shorten_title,
-    show_number,
-    show_percent,
-    show_values,
     tell_certainty,
 )
 from tasks.records import CodeLine, ComparisonRecord, Explanation, Floor, FunctionComparison, MetricDiff
 from tasks.records.observation import Root, TensorComparison
+from tasks.records.text import show_number
 
 type MakeRow = Callable[..., MetricDiff]
 
@@ -33,7 +32,8 @@ def test_after_a_death_no_row_decides(record_000: ComparisonRecord) -> None:
     assert brief.row is None
     assert brief.outcome == "died"
     (death,) = brief.deaths
-    assert (death.side, death.cause) == ("candidate", "not implemented")
+    assert brief.sentence.endswith(" died before its first step: not implemented.")
+    assert (death.side, death.cause) == ("candidate", "")  # told once
     assert death.lines[-1] == "NotImplementedError: Pure NNX support has not been implemented yet."
     assert death.frame == "maxtext/utils/train_utils.py:217 in setup_train_loop"
 
@@ -103,6 +103,11 @@ def test_numbers_have_three_significant_digits(make_row: MakeRow) -> None:
     assert (show_values(same), show_percent(same)) == ("6.867", "")
     near = make_row("loss", "Loss", ("8.4590", "8.4580", "-0.001"), "same", "")
     assert (show_values(near), show_percent(near)) == ("8.4590 → 8.4580", "-0.01 %")
+    large = make_row("parameters", "Parameters", ("0.001 billion",) * 2 + ("—",), "same", "")
+    large = large.model_copy(update={"baseline": 1e6, "candidate": 1e6})
+    assert (show_sides(large), show_values(large)) == (("1.00 M", "1.00 M"), "1.00 M")
+    noted = make_row("stall_s", "Stalls", ("6.0 (2 × checkpoint)", "", "—"), "not judged", "", unit="s")
+    assert show_sides(noted) == ("6.0 (2 × checkpoint)", "")
 
 
 def test_a_title_ends_at_a_clause_and_a_short_one_is_complete() -> None:

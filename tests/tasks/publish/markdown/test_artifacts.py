@@ -67,7 +67,7 @@ def test_the_description_is_markdown_too(record_002: ComparisonRecord, hostile: 
 
 def test_the_summary_of_a_dead_arm_names_its_cause(record_000: ComparisonRecord) -> None:
     markdown = summary_markdown(record_000)
-    assert "† **candidate**: not implemented" in markdown
+    assert markdown.count("not implemented") == 1  # its cause stands in the sentence
     assert "- NotImplementedError: Pure NNX support has not been implemented yet." in markdown
     assert AGAIN["not_implemented"] in markdown
     assert len(markdown.encode()) <= MAX_BYTES

@@ -1,9 +1,14 @@
 """The picture at the top of a page: the deciding curve without stalls, or how far each arm came."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
-from tasks.publish.page.picture import STRETCHES, draw_picture, draw_reach
-from tasks.records import ComparisonRecord, Curve
+import pytest
+
+from tasks.publish.page.picture import STRETCHES, draw_bars, draw_picture
+from tasks.records import ComparisonRecord, Curve, Explanation, MetricDiff, TimeDifference, TimeExplanation
+
+type MakeRow = Callable[..., MetricDiff]
 
 
 def timed(record: ComparisonRecord, steps: int) -> ComparisonRecord:
@@ -48,11 +53,75 @@ def test_a_long_curve_keeps_its_extremes(record_002: ComparisonRecord) -> None:
 
 def test_a_death_shows_how_far_each_arm_came(record_000: ComparisonRecord, record_002: ComparisonRecord) -> None:
     assert draw_picture(record_000) is None
-    reached = {one.side: (one.steps, one.share, one.died) for one in draw_reach(record_000)}
-    assert reached == {"baseline": (10, 1.0, False), "candidate": (0, 0.0, True)}
-    assert draw_reach(record_002) == []
+    shown = draw_bars(record_000)
+    assert shown is not None
+    assert [(one.label, one.words, one.width) for one in shown.bars] == [
+        ("baseline", "10 steps", 100.0),
+        ("candidate", "0 steps", 0.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "bars"),
+    [
+        (
+            "Attempting to allocate 7.85G. That was not possible. There are 6.00G free.; (0x0x0_HBM0)",
+            [("asked for", "7.85 GiB", 100.0), ("free", "6.00 GiB", 76.4)],
+        ),
+        (
+            "Ran out of memory in memory space hbm. Used 62.50G of 31.25G hbm. Exceeded hbm capacity by 31.25G.",
+            [("needed", "62.50 GiB", 100.0), ("on the device", "31.25 GiB", 50.0)],
+        ),
+        ("Out of memory while trying to allocate 8589934592 bytes.", [("baseline", "10 steps", 100.0)]),
+    ],
+)
+def test_lacking_memory_is_drawn_if_the_log_tells_both_sizes(
+    record_000: ComparisonRecord, message: str, bars: list[tuple[str, str, float]]
+) -> None:
+    error = record_000.candidate.cause_of_death
+    assert error is not None
+    error = error.model_copy(update={"kind": "device_oom", "message": message})
+    dead = record_000.candidate.model_copy(update={"cause_of_death": error})
+    shown = draw_bars(record_000.model_copy(update={"candidate": dead}))
+    assert shown is not None
+    assert [(one.label, one.words, one.width) for one in shown.bars[: len(bars)]] == bars
+
+
+def test_a_value_that_no_curve_shows_is_a_pair_of_bars(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    """The step time of the program is no step of a run: a curve of runs beside it would show another quantity."""
+    row = make_row("program_step_s", "Step time of the program", ("0.08", "0.10", "0.02"), "regressed", "", unit="s")
+    record = timed(record_002, 20).model_copy(update={"rows": (row,), "verdict": "regressed"})
+    assert draw_picture(record) is None
+    shown = draw_bars(record)
+    assert shown is not None
+    assert [(one.label, one.words, one.width) for one in shown.bars] == [
+        ("baseline", "80.0 ms", 80.0),
+        ("candidate", "100 ms", 100.0),
+    ]
+
+
+def test_a_profile_shows_where_the_time_went(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    found = [
+        TimeDifference(what="gather", baseline_s=0.0, candidate_s=0.004, sentence=""),
+        TimeDifference(what="fusion", baseline_s=0.003, candidate_s=0.002, sentence=""),
+        TimeDifference(what="dot", baseline_s=0.003, candidate_s=0.002, sure=False, sentence=""),
+    ]
+    times = {"steps": (5, 5), "step_s": (0.080, 0.085), "operations_s": (0.07, 0.075), "sentence": "slower"}
+    time = TimeExplanation(**times, differences=tuple(found))
+    row = make_row("step_time_s", "Step time, steady", ("0.080", "0.085", "0.005"), "regressed", "", unit="s")
+    explained = {"rows": (row,), "verdict": "regressed", "explanation": Explanation(headline="", time=time)}
+    record = timed(record_002, 20).model_copy(update=explained)
+    assert draw_picture(record) is None
+    shown = draw_bars(record)
+    assert shown is not None
+    assert [(one.label, one.words, one.part) for one in shown.bars] == [
+        ("gather", "+4.00 ms", "restart"),
+        ("fusion", "-1.00 ms", "checkpoint"),
+        ("everything else", "+2.00 ms", "restart"),
+    ]
 
 
 def test_what_cannot_be_compared_has_no_picture(record_002: ComparisonRecord) -> None:
     assert any(finding.effect == "blocks" for finding in record_002.findings)
     assert draw_picture(record_002) is None
+    assert draw_bars(record_002) is None
