@@ -224,7 +224,7 @@ def _joiner(how: dict[str, Any], shape: tuple[int, ...]) -> Callable[[Sequence[A
 def measure(
     slots: Sequence[Slot], sources: Sequence[Source | None], left: Arrays, right: Arrays
 ) -> list[dict[str, Any]]:
-    """Return for each common result the left side's norm, the distance, and the factor that fits the right side best.
+    """Return for each common result both norms, the distance, and the factor that fits the right side best.
 
     "rest" is the distance to factor · left. Integers have the number of different ones. null: a value is no number.
     """
@@ -239,6 +239,7 @@ def measure(
             square = float(flat @ flat)
             factor = float(flat @ other) / square if square > 0 else None
             row |= {"norm": distance(theirs, 0.0), "float64": distance(ours, theirs), "factor": factor}
+            row["right"] = distance(ours, 0.0)
             row["rest"] = None if factor is None else distance(other, factor * flat)
         else:
             row |= {"norm": None, "different": int((ours.astype(np.int64) != theirs.astype(np.int64)).sum())}

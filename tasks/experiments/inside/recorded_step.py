@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,8 @@ class RecordedStep:
         roles = meanings_of(self.names)
         self.inputs = [Slot(*roles[place], *split_type(kind)) for place, kind in zip(self.kept, types, strict=True)]
         self.fed = self._find_fed([split_type(kind) for kind in results])
+        if not any(slot.role == "parameter" for slot in self.inputs):  # Equinox passes flat lists: no name tells a role
+            self.inputs = [_as_state(slot) if n in self.fed else slot for n, slot in enumerate(self.inputs)]
         self.outputs = self._find_outputs([split_type(kind) for kind in results])
 
     def _find_kept(self, located: Sequence[str]) -> list[int]:
@@ -149,6 +151,11 @@ class RecordedStep:
             n: restore(values[name], self.inputs[n]) if (name := self.names[self.kept[n]]) in values else self.first[n]
             for n in fresh
         }
+
+
+def _as_state(slot: Slot) -> Slot:
+    """Return an input that a result feeds as what it is without a name: a parameter, or a counter."""
+    return replace(slot, role="parameter" if slot.is_float else "counter") if slot.role == "data" else slot
 
 
 @contextmanager

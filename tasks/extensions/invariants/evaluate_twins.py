@@ -23,7 +23,7 @@ from tasks.resolve.plans import hash_identity
 LANES = 2
 EVALUATION = "eval_step"  # the trainers' name of the function that evaluates a batch
 PATIENCE_S, PATIENCE_OF_PAIR_S = 900.0, 60.0
-RECORDED, COMPARED = "recorded", "compared"
+RECORDED, COMPARED = "recorded", "measured"
 # as in experiments/inside/plant.py, which needs JAX
 FAULTS = ("gradient scaled", "reduction left out", "mask shifted")
 REFACTORINGS = ("products commuted", "quotients as products", "roots written out")

@@ -7,7 +7,7 @@ from typing import Any
 from tasks.experiments.function_figures import FIRST_MOMENT, SAME, sizes_of
 from tasks.extensions.invariants.twin_files import Twin
 from tasks.extensions.invariants.twin_records import TwinAnswer, TwinGap, TwinResult
-from tasks.records.function import show_share
+from tasks.records.function import name_result, show_share
 from tasks.records.text import counted
 from tasks.resolve.trainers.maxtext import show_value
 
@@ -15,7 +15,7 @@ EXACT = 1e-11  # distance to factor · left, relative to the result, up to which
 MIN_FACTOR = 1e-6  # distance from 1 above which a factor is named: a smaller one is told by its size
 MAX_GAPS = 6
 ORDER = ("random numbers", "data", "counter", "parameter", "optimizer", "other")  # causes before consequences
-NO_KERNEL = "no interpreter for this kernel on a CPU"
+SIZE = {"left": "norm", "right": "right"}  # side → its size in a row; None: not every value is a finite number
 
 type Row = Mapping[str, Any]
 
@@ -27,8 +27,14 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
     states = [(one["state"], one["results"]) for one in measured["states"]]
     if measured.get("exact"):
         return _judge_exact(twin, case, measured)
-    if broken := next((row for _, rows in states for row in rows if _is_broken(row)), None):
-        return answer(twin, case, "not evaluated", f"{broken['meaning']} is NaN or infinite in float64")
+    facts: dict[str, Any] = {"seconds": measured.get("seconds", 0.0), "change": measured.get("change", "")}
+    if infinite := next((rows for _, rows in states if any(map(_is_broken, rows))), None):
+        broken = next(row for row in infinite if _is_broken(row))
+        sentence = f"{name_result(broken['role'], broken['meaning'])} is NaN or infinite in float64"
+        for side, other in (("left", "right"), ("right", "left")):
+            if all(row[SIZE[side]] is not None for row in infinite if "float64" in row):
+                return answer(twin, case, "another", f"{sentence} on the {other} side only", **facts)
+        return answer(twin, case, "not evaluated", sentence, **facts)
     changed = next((row for _, rows in states for row in rows if row.get("different") and _counts(row)), None)
     gaps = {state: list(_gaps(state, rows)) for state, rows in states}
     worst = max((gap.float64 for found in gaps.values() for gap in found), default=0.0)
@@ -37,9 +43,9 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
     lost = [name for name in measured.get("unmatched", ()) if "rng" not in name.lower()]
     common = "parameter" if twin.trains else "metric"
     if not beyond and changed is None and not any(row["role"] == common for row in states[0][1]):
-        return answer(twin, case, "not evaluated", f"the sides have no weights in common ({', '.join(lost[:2])})")
-    facts: dict[str, Any] = {"gap": worst, "results": results, "seconds": measured.get("seconds", 0.0)}
-    facts["change"] = measured.get("change", "")
+        names = f" ({', '.join(lost[:2])})" if lost else ""
+        return answer(twin, case, "not evaluated", f"the sides have no weights in common{names}")
+    facts |= {"gap": worst, "results": results}
     facts["gradients"] = _of_gradients(states[0][1])
     if not beyond and changed is None:
         equal = f"equal to {worst:.1g}" if worst else "equal in every bit"
@@ -78,7 +84,7 @@ def answer(twin: Twin, case: str, word: TwinAnswer, sentence: str, **facts: Any)
 
 
 def _is_broken(row: Row) -> bool:
-    return "float64" in row and (row["norm"] is None or row["float64"] is None)
+    return "float64" in row and None in (row["norm"], row["right"], row["float64"])
 
 
 def _counts(row: Row) -> bool:

@@ -62,7 +62,7 @@ def make_record(
             if one.answer == "same" and by_name[one.twin, one.case].twin.trains
         ]
         planted = list(plant_changes(held[:MAX_PROVED], folder, say))
-    version = name_trainer(trainer, request)
+    version = name_trainer(trainer, pairs)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     facts = {"trainer": request.trainer, "version": version}
     following = ""

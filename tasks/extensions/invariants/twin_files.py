@@ -91,6 +91,8 @@ class Twin(Frozen):
             raise ValueError(
                 "command is for `trainers: [command]`: the program's words, before those of left and right"
             )
+        if self.command and self.resume is not None:
+            raise ValueError("resume is for trainers with the key `steps`: leave it out for a command")
         if self.left == self.right and not self.is_about_more:
             raise ValueError("left and right are equal: set what differs, in one of them")
         if any(isinstance(side, tuple) != bool(self.command) for side in self.sides if side):

@@ -9,20 +9,22 @@ from typing import Any
 from configs.comparison import Arm, Comparison, Target, load_target
 from configs.environment import PASSED_ON
 from configs.errors import ConfigError, Problems
+from configs.installed import trainer_commit
 from configs.load import KEYS, Value, layer_from_overrides, merge_layers
 from configs.names import find, list_names
-from configs.read import CONFIG_ROOT
+from configs.read import CONFIG_ROOT, display_path
 from configs.schema import Frozen
 from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
-from tasks.extensions.invariants.twin_files import SEVERAL_DEVICES, SIDES, Twin, count_devices
+from tasks.extensions.invariants.twin_files import FOLDER, SEVERAL_DEVICES, SIDES, Twin, count_devices
 from tasks.records import RunPlan
 from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
 from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
 from tasks.resolve.commands import make_command
 from tasks.resolve.plans import Request, default_cache, hash_identity, name_run, plan_run
+from tasks.resolve.trainers.custom_trainer import digest_program
 from tasks.resolve.trainers.maxtext import show_value
-from tasks.resolve.trainers.trainer import Trainer
+from tasks.resolve.trainers.trainer import SOURCE, Trainer
 
 NAME = "invariants"
 ONE_DEVICE = "cpu"
@@ -70,7 +72,9 @@ def plan_twins(request: TwinRequest, twins: Sequence[Twin], out: Path) -> tuple[
         own = [twin for twin in twins if twin.command]
         if not own:
             raise ConfigError(["--trainer command: name a file with its two command lines: --twin mine.yml"])
-        return [TwinPair(twin=twin, case=cases[0], plans=_plan_commands(twin, out)) for twin in own], None
+        return [
+            TwinPair(twin=twin, case=_name_program(twin), plans=_plan_commands(request, twin, out)) for twin in own
+        ], None
     if request.model:
         find("models", request.model)
     trainer = find_trainer(request)
@@ -194,21 +198,32 @@ def _with_words(plan: RunPlan, more: dict[str, Any]) -> RunPlan:
     return plan.model_copy(update={"argv": (*kept, *words), "identity": identity, "config": plan.config | more})
 
 
-def _plan_commands(twin: Twin, out: Path) -> Both[RunPlan]:
-    """Return the plans of a custom program's two command lines."""
+def _name_program(twin: Twin) -> str:
+    """Return the name of a custom program's folder, which stands for the case."""
+    return Path(twin.folder).expanduser().absolute().name or twin.name
+
+
+def _plan_commands(request: TwinRequest, twin: Twin, out: Path) -> Both[RunPlan]:
+    """Return the plans of a custom program's two command lines. A changed program has other identities."""
     folder = Path(twin.folder).expanduser().absolute()
     if not folder.is_dir():
         raise ConfigError([f"{twin.origin}: folder: {folder} is no folder: name the program's"])
+    if len(request.software) > 1 or not all("/" in word for word in request.software):
+        raise ConfigError(["--with: name one Python, which replaces {python} in the command"])
+    python = str(Path(request.software[0]).expanduser().absolute()) if request.software else sys.executable
     target = load_target(ONE_DEVICE if twin.devices == 1 else SEVERAL_DEVICES)
+    commit, dirty = trainer_commit(folder, ())
     plans = []
     for side, words in zip(SIDES, twin.sides, strict=True):
-        argv = tuple(word.replace("{python}", sys.executable) for word in (*twin.command, *(words or ())))
-        identity = hash_identity({"argv": argv, "folder": str(folder), "environment": twin.environment})
+        argv = tuple(word.replace("{python}", python) for word in (*twin.command, *(words or ())))
+        source = digest_program(folder, argv)
+        facts = {"argv": argv, "folder": str(folder), "environment": twin.environment, "source": source}
+        identity = hash_identity(facts | {"devices": twin.devices})
         run_name = name_run(twin.name, side, 0, identity)
         plans.append(
             RunPlan(
                 comparison=NAME,
-                case="command",
+                case=_name_program(twin),
                 arm=side,
                 repeat=0,
                 trainer="command",
@@ -216,9 +231,9 @@ def _plan_commands(twin: Twin, out: Path) -> Both[RunPlan]:
                 backend="local",
                 config={"steps": 20},
                 origins={},
-                commit=None,
-                dirty=False,
-                versions={},
+                commit=None if dirty else commit,
+                dirty=dirty,
+                versions={SOURCE: source},
                 environment=twin.environment | target.environment,
                 passed_on=PASSED_ON,
                 argv=argv,
@@ -232,9 +247,12 @@ def _plan_commands(twin: Twin, out: Path) -> Both[RunPlan]:
     return plans[0], plans[1]
 
 
-def name_trainer(trainer: Trainer | None, request: TwinRequest) -> str:
-    """Return the trainer's version for people."""
-    return request.trainer if trainer is None else trainer.full_title
+def name_trainer(trainer: Trainer | None, pairs: Sequence[TwinPair]) -> str:
+    """Return the trainer's version for people: of a custom program, its commit or the digest of its source."""
+    if trainer is not None:
+        return trainer.full_title
+    plans = [pair.plans[0] for pair in pairs if pair.plans is not None]
+    return ", ".join(dict.fromkeys(trainer_class(plan.trainer).name_version(plan, plan.commit) for plan in plans))
 
 
 def command_of(request: TwinRequest, twin: Twin, case: str) -> str:
@@ -243,5 +261,7 @@ def command_of(request: TwinRequest, twin: Twin, case: str) -> str:
     words += ["--trainer", request.trainer] * (request.trainer != TwinRequest().trainer)
     words += ["--ref", request.ref] * bool(request.ref)
     words += ["--repository", request.repository] * bool(request.repository)
-    words += ["--case", case, "--twin", twin.name]
+    words += ["--case", case] * (not twin.command)
+    file = twin.origin.rpartition(":")[0]
+    words += ["--twin", twin.name if file == display_path(CONFIG_ROOT / FOLDER / f"{twin.name}.yml") else file]
     return shlex.join(words)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
@@ -61,7 +61,7 @@ class CustomTrainer(Trainer):
         return cls(
             commit=commit,
             dirty=dirty,
-            versions=versions | {SOURCE: digest_program(folder, template)},
+            versions=versions | {SOURCE: digest_program(folder, template.argv)},
             folder=str(folder) if checkout else None,
             python=python,
             software=software,
@@ -131,12 +131,12 @@ class CustomTrainer(Trainer):
         return super().name_version(plan, commit)
 
 
-def digest_program(folder: Path, template: CommandTemplate) -> str:
+def digest_program(folder: Path, argv: Sequence[str]) -> str:
     """Return a hash over a program's Python files and the files that its `argv` names.
 
     Python files in virtual environments and hidden folders only count if `argv` names them.
     """
-    named = {folder / word for word in template.argv if (folder / word).is_file()}
+    named = {folder / word for word in argv if (folder / word).is_file()}
     return digest_files(folder, named.union(_python_files(folder)))[:12]
 
 

@@ -16,7 +16,7 @@ def row(role: str, meaning: str, *, norm: float = 1.0, factor: float = 1.0, nois
     gap = ((factor - 1.0) ** 2 * norm**2 + noise**2) ** 0.5
     return {
         "role": role, "meaning": meaning, "size": 8, "type": "f32", "norm": norm, "float64": gap, "factor": factor,
-        "rest": noise,
+        "rest": noise, "right": factor * norm,
     }  # fmt: skip
 
 
@@ -55,9 +55,16 @@ def test_a_difference_that_is_no_factor_has_its_size() -> None:
 
 
 def test_nothing_is_claimed_without_numbers() -> None:
-    broken = row("metric", "grad_norm") | {"float64": None}
+    broken = row("metric", "grad_norm") | {"norm": None, "right": None, "float64": None}
     assert judge(broken).answer == "not evaluated"
     assert judge_twin(TWIN, "01_base", {"error": "the kernel has no float64 form"}).answer == "not evaluated"
+
+
+def test_a_value_that_is_no_number_on_one_side_is_a_difference() -> None:
+    found = judge(row("metric", "grad_norm") | {"right": None, "float64": None})
+    assert (found.answer, "on the right side only" in found.sentence) == ("another", True)
+    found = judge(row("metric", "grad_norm") | {"norm": None, "float64": None})
+    assert (found.answer, "on the left side only" in found.sentence) == ("another", True)
 
 
 def test_an_integer_that_differs_is_a_difference() -> None:
