@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from benchmarks.machine import describe_machine
 from tasks.extensions.bisect.search import next_action
-from tasks.extensions.bisect.terms import Finish, Limits, Line
+from tasks.extensions.bisect.terms import Finish, Line, SearchLimits
 from tests.tasks.extensions.bisect.simulated import GPU, TPU, SimulatedTimes, step
 
 ROOT = Path(__file__).parent.parent
@@ -102,7 +102,7 @@ def search(truth: Sequence[float], draw: Draw, line: Line, noise: str, *, ends: 
         for point in (0, COMMITS) * ends:
             judge.train(point)
     while True:
-        action = next_action(line, judge, Limits())
+        action = next_action(line, judge, SearchLimits())
         if isinstance(action, Finish):
             return action, judge.total
         for point in action.points:

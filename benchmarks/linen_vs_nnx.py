@@ -54,14 +54,14 @@ class Arm:
         from model.decoder.sharding import make_mesh
         from model.train.api import make_api
         from model.train.data_source import make_source
-        from model.train.step import init_state, lower_step, make_program, set_up
+        from model.train.step import declare_state, init_state, lower_step, make_program
 
         keys = SHARED | NUMBERS[numbers] | {"pure_nnx": nnx, "run_name": "x", "base_output_directory": "x"}
         words = [f"{key}={value}" for key, value in keys.items()]
         config = load_train_config(CONFIG_ROOT / "cases" / "01_base.yml", words)
         self.config, self.api = config, make_api(config)
         mesh, api = make_mesh(config), self.api
-        setup = set_up(config, api, mesh)
+        setup = declare_state(config, api, mesh)
         self.program = make_program(setup, lower_step(setup))
         self.state: Any = init_state(setup)
         self.batch = make_source(config, mesh).next()

@@ -23,7 +23,7 @@ class Devices(Frozen):
     memory_gib: float | None = None  # GiB per device; None: unknown
 
 
-def check(config: TrainConfig, devices: Devices) -> None:
+def check_config(config: TrainConfig, devices: Devices) -> None:
     """Raise ConfigError with the results of `find_problems`; do nothing if there are none."""
     problems = list(find_problems(config, devices))
     if problems:

@@ -16,9 +16,9 @@ from configs.custom_trainer import CommandTemplate, Variable
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import read_rules
-from configs.load import Value, explain, layer_from_map
+from configs.load import ConfigValue, explain_errors, layer_from_map
 from configs.names import NAME, NAME_RULE, Kind, find
-from configs.read import CONFIG_ROOT, display_path, first_comment, origin_of, plain, read_yaml
+from configs.read import CONFIG_ROOT, display_path, first_comment, origin_of, read_yaml, to_python
 from configs.schema import Frozen
 from configs.topologies import GIB, find_topology
 from configs.trainers import TrainerName, trainer_class
@@ -256,9 +256,9 @@ def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given:
         if key not in fields
     ]
     try:
-        record = model.model_validate({k: v for k, v in plain(data).items() if k in fields} | given)
+        record = model.model_validate({k: v for k, v in to_python(data).items() if k in fields} | given)
     except ValidationError as error:
-        problems += explain(error, lambda keys: origin_of(data, path, keys), known)
+        problems += explain_errors(error, lambda keys: origin_of(data, path, keys), known)
         raise ConfigError(problems) from error
     if problems:
         raise ConfigError(problems)
@@ -308,20 +308,20 @@ def load_target(name: str, *, root: Path = CONFIG_ROOT) -> Target:
     return _load(path, read_yaml(path), Target, name=name)
 
 
-def load_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
+def load_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, ConfigValue]:
     """Return the config values in a model's or case's file, by key. layer: the name of the layer, such as "case"."""
     path = find(kind, name, root=root)
     return layer_from_map(read_yaml(path), path, layer)
 
 
-def read_set_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
+def read_set_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, ConfigValue]:
     """Return the config values under `set:` in a valid target's or comparison's file, by key; {} without `set:`."""
     path = find(kind, name, root=root)
     data = read_yaml(path).get("set")
     return layer_from_map(data, path, layer) if data else {}
 
 
-def arm_layer(comparison: str, arm: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
+def arm_layer(comparison: str, arm: str, *, root: Path = CONFIG_ROOT) -> dict[str, ConfigValue]:
     """Return the config values under `set:` of one arm, by key. Raises ConfigError for an unknown arm."""
     path = find("comparisons", comparison, root=root)
     arms = {item["name"]: item for item in read_yaml(path)["arms"]}

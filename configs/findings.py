@@ -12,7 +12,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from configs.errors import ConfigError
 from configs.load import read_entries
-from configs.read import display_path, plain, read_yaml
+from configs.read import display_path, read_yaml, to_python
 from configs.schema import Frozen
 
 Effect = Literal["blocks", "qualifies", "note", "ignore"]
@@ -36,24 +36,24 @@ KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 type Effects = Mapping[FindingKind, Effect]
 
 
-class Rule(Frozen):
+class FindingRule(Frozen):
     """The effect of one kind of finding, and the reason."""
 
     effect: Effect
     why: Annotated[str, Field(min_length=1)]
 
 
-def read_rules(data: Any, path: Path) -> dict[FindingKind, Rule]:
+def read_rules(data: Any, path: Path) -> dict[FindingKind, FindingRule]:
     """Return the rules in a YAML mapping of the file `path`. Raises ConfigError, with suggestions for unknown kinds."""
     if not isinstance(data, CommentedMap):
         raise ConfigError(
-            [f"{display_path(path)}: expected `kind: {{effect: …, why: …}}` lines, got {plain(data)!r:.60}"]
+            [f"{display_path(path)}: expected `kind: {{effect: …, why: …}}` lines, got {to_python(data)!r:.60}"]
         )
-    return read_entries(data, path, Rule, KINDS, "finding")
+    return read_entries(data, path, FindingRule, KINDS, "finding")
 
 
-def load_rules(path: Path) -> dict[FindingKind, Rule]:
+def load_rules(path: Path) -> dict[FindingKind, FindingRule]:
     """Return the rule of every kind of finding. Raises ConfigError, about missing kinds only if the rest is valid."""
     data = read_yaml(path)
     read_rules(data, path)
-    return read_entries(data, path, Rule, KINDS, "finding", required=KINDS)
+    return read_entries(data, path, FindingRule, KINDS, "finding", required=KINDS)

@@ -16,7 +16,7 @@ from ruamel.yaml.error import YAMLError
 from configs.errors import ConfigError as ConfigError
 from configs.errors import Problems, suggest
 from configs.read import CONFIG_ROOT as CONFIG_ROOT
-from configs.read import MAX_VALUES, count_values, display_path, load_yaml, origin_of, plain, read_yaml
+from configs.read import MAX_VALUES, count_values, display_path, load_yaml, origin_of, read_yaml, to_python
 from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
@@ -25,7 +25,7 @@ KEYS = tuple(TrainConfig.model_fields)
 ELSEWHERE = {"model_name": " (--model names a file in configs/models)"}
 
 
-class Value(Frozen):
+class ConfigValue(Frozen):
     """A config value with its origin and layer."""
 
     value: Any
@@ -33,25 +33,25 @@ class Value(Frozen):
     layer: str  # "base", "target", "model", "case", "arm", "comparison" or "command line"
 
 
-type Layer = Mapping[str, Value]
+type Layer = Mapping[str, ConfigValue]
 type Location = tuple[str | int, ...]
 
 
-def layer_from_map(data: CommentedMap, path: Path, layer: str) -> dict[str, Value]:
+def layer_from_map(data: CommentedMap, path: Path, layer: str) -> dict[str, ConfigValue]:
     """Return one layer of config values, by key, from the YAML mapping `data` of the file `path`."""
     return {
-        str(key): Value(value=plain(value), origin=origin_of(data, path, (key,)), layer=layer)
+        str(key): ConfigValue(value=to_python(value), origin=origin_of(data, path, (key,)), layer=layer)
         for key, value in data.items()
     }
 
 
-def layer_from_overrides(overrides: Sequence[str]) -> dict[str, Value]:
+def layer_from_overrides(overrides: Sequence[str]) -> dict[str, ConfigValue]:
     """Return the layer of `key=value` arguments. Raises ConfigError.
 
     Values are parsed as YAML. Empty values, values of string keys, values that are not valid YAML, and collections
     of more than MAX_VALUES values stay text.
     """
-    layer: dict[str, Value] = {}
+    layer: dict[str, ConfigValue] = {}
     problems: list[str] = []
     for word in overrides:
         key, equals, text = word.partition("=")
@@ -61,7 +61,7 @@ def layer_from_overrides(overrides: Sequence[str]) -> dict[str, Value]:
             problems.append(f"{COMMAND_LINE}: '{key}' is given twice ('{layer[key].value}' and '{text}'): keep one")
         else:
             try:
-                layer[key] = Value(value=_read_value(key, text), origin=COMMAND_LINE, layer=COMMAND_LINE)
+                layer[key] = ConfigValue(value=_read_value(key, text), origin=COMMAND_LINE, layer=COMMAND_LINE)
             except MaxDepthExceededError:
                 problems.append(f"{COMMAND_LINE}: '{key}' is nested too deeply ({text!r:.40}): give a plain value")
     if problems:
@@ -82,7 +82,7 @@ def _read_value(key: str, text: str) -> Any:
     return value if count_values(value) <= MAX_VALUES else text
 
 
-def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]]:
+def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, ConfigValue]]:
     """Return the valid config of merged layers, and the effective value of each key. Later layers take precedence.
 
     Raises ConfigError for unknown keys, and for keys whose value from the model file the command line would replace
@@ -90,7 +90,7 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
     if there are none, wrong types and ranges; if there are none of these either, contradictory values.
     """
     problems = Problems()
-    merged: dict[str, Value] = {}
+    merged: dict[str, ConfigValue] = {}
     for layer in layers:
         problems.lines += unknown_keys(layer)
         for key, value in layer.items():
@@ -130,7 +130,7 @@ def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainConf
     try:
         return TrainConfig.model_validate(dict(values), strict=True)
     except ValidationError as error:
-        raise ConfigError(explain(error, lambda keys: origins.get(str(keys[0]), ""), KEYS)) from error
+        raise ConfigError(explain_errors(error, lambda keys: origins.get(str(keys[0]), ""), KEYS)) from error
 
 
 def read_entries[K: str, M: BaseModel](
@@ -148,16 +148,18 @@ def read_entries[K: str, M: BaseModel](
             problems.append(f"{where}: unknown {what} '{name}'{suggest(str(name), known)}")
             continue
         try:
-            found[name] = model.model_validate(plain(value))
+            found[name] = model.model_validate(to_python(value))
         except ValidationError as error:
-            problems += [f"{where}: {name}: {line}" for line in explain(error, lambda _: "", tuple(model.model_fields))]
+            problems += [
+                f"{where}: {name}: {line}" for line in explain_errors(error, lambda _: "", tuple(model.model_fields))
+            ]
     problems += [f"{display_path(path)}: {name} is missing" for name in required if name not in data]
     if problems:
         raise ConfigError(problems)
     return found
 
 
-def explain(error: ValidationError, locate: Callable[[Location], str], known: Sequence[str]) -> list[str]:
+def explain_errors(error: ValidationError, locate: Callable[[Location], str], known: Sequence[str]) -> list[str]:
     """Return pydantic's errors as lines, such as `file:line: key: expected value, got x`.
 
     `locate` returns `file:line` of the value at a path of keys, or ""; `known`: keys to suggest for unknown keys.

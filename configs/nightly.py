@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from configs.comparison import MAX_REPEATS, Count, Name, Named, find_missing, load_comparison
 from configs.errors import ConfigError, Problems, suggest
-from configs.load import explain
-from configs.read import CONFIG_ROOT, origin_of, plain, read_duration, read_yaml
+from configs.load import explain_errors
+from configs.read import CONFIG_ROOT, origin_of, read_duration, read_yaml, to_python
 from configs.schema import Frozen
 
 FILE = "nightly.yml"
@@ -101,10 +101,10 @@ def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Night
     path = path or root / FILE
     data = read_yaml(path)
     try:
-        nightly = Nightly.model_validate(plain(data))
+        nightly = Nightly.model_validate(to_python(data))
     except ValidationError as error:
         known = [*Nightly.model_fields, *NightlyComparison.model_fields, *Quarantine.model_fields]
-        raise ConfigError(explain(error, lambda keys: origin_of(data, path, keys), known)) from error
+        raise ConfigError(explain_errors(error, lambda keys: origin_of(data, path, keys), known)) from error
     problems = Problems()
     named: list[Named] = [("targets", nightly.target, ("target",))]
     named += [("targets", target, ("slices", target)) for target in nightly.slices]

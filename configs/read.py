@@ -83,7 +83,7 @@ def _parse(shown: str, text: str) -> CommentedMap:
     if count_values(data) > MAX_VALUES:
         raise ConfigError([f"{shown}: its anchors (&x, *x) stand for more than {MAX_VALUES:,} values: write less"])
     if not isinstance(data, CommentedMap):
-        raise ConfigError([f"{shown}:1: expected `key: value` lines, got {plain(data)!r:.60}"])
+        raise ConfigError([f"{shown}:1: expected `key: value` lines, got {to_python(data)!r:.60}"])
     return data
 
 
@@ -111,12 +111,12 @@ def origin_of(data: CommentedMap, path: Path, keys: Sequence[str | int]) -> str:
     return display_path(path) if line is None else f"{display_path(path)}:{line}"
 
 
-def plain(value: Any) -> Any:
+def to_python(value: Any) -> Any:
     """Return a YAML value with Python's own types instead of ruamel's, which store the formatting too."""
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): to_python(v) for k, v in value.items()}
     if isinstance(value, list | CommentedSeq):
-        return [plain(v) for v in value]
+        return [to_python(v) for v in value]
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, ScalarBoolean):  # ruamel turns a bool with an anchor into an int

@@ -67,7 +67,7 @@ def config_lines(config: TrainConfig) -> list[str]:
     return [f"{key}: {json.dumps(value)}" for key, value in config.model_dump().items()]
 
 
-def find_changes(config: TrainConfig, text: str) -> str:
+def find_changed_keys(config: TrainConfig, text: str) -> str:
     """Return the lines of a run's original config file `text` that `config` lacks: "scan_layers: true, …"; "" if none.
 
     Leaves out the lines of PLACE_KEYS.

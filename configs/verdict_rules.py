@@ -15,9 +15,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from configs.comparison import Size, Target, load_comparison, load_target, tolerance_names
 from configs.errors import ConfigError
 from configs.findings import KINDS, Effect, Effects, FindingKind, load_rules, read_rules
-from configs.load import explain, read_entries
+from configs.load import explain_errors, read_entries
 from configs.names import find
-from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
+from configs.read import CONFIG_ROOT, origin_of, read_yaml, to_python
 from configs.schema import Frozen
 
 Share = Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False, strict=True)]
@@ -152,10 +152,10 @@ def load_inert() -> Inert:
     path = CONFIG_ROOT / "inert.yml"
     data = read_yaml(path)
     try:
-        return Inert.model_validate(plain(data))
+        return Inert.model_validate(to_python(data))
     except ValidationError as error:
         known = tuple({*Inert.model_fields, *Group.model_fields})
-        raise ConfigError(explain(error, lambda keys: origin_of(data, path, keys), known)) from error
+        raise ConfigError(explain_errors(error, lambda keys: origin_of(data, path, keys), known)) from error
 
 
 class VerdictRules(Frozen):

@@ -15,7 +15,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from flows.step_parts import IO
-from tasks.diff.assemble_case import compare_checkpoints, compare_programs, read_past
+from tasks.diff.assemble_case import compare_kept, compare_saved, read_past_noise
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case
 from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
@@ -136,7 +136,7 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
     def tell(_what: str, done: int, total: int) -> None:
         EVENTS.put(Comparing(runs.case, done, total))
 
-    found = compare_checkpoints(runs, store, tell)
+    found = compare_saved(runs, store, tell)
     if found is not None:
         get_run_logger().info("step %s: %s", found.step, found.summary)
     return found
@@ -159,13 +159,13 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
     """Compare a case's two arms, with the store's history of equal runs on the target."""
-    return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=runs.cases)
+    return add_next(compare_case(runs, past=read_past_noise(runs, store)), runs.runs, cases=runs.cases)
 
 
 @task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
 def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
     """Compare the lowered training steps that the runs kept; None if there are no two, or if one is unreadable."""
-    found = compare_programs(runs, store)
+    found = compare_kept(runs, store)
     if found is not None:
         get_run_logger().info("%s", found.sentence)
     return found

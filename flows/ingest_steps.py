@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from prefect import task
 
 from flows.step_parts import IO
-from tasks.diff.assemble_case import read_past
+from tasks.diff.assemble_case import read_past_noise
 from tasks.diff.compare_logs import LogArguments, archive, case_runs, compare_pair
 from tasks.ingest.given_logs import open_arms
 from tasks.records import ComparisonRecord, RunRecord
@@ -28,7 +28,7 @@ def diff_logs(
     No task: a task run costs more than the comparison.
     """
     target, tolerances = options.target, options.tolerances
-    past = read_past(case_runs(records, case=case, target=target), store) if target else {}
+    past = read_past_noise(case_runs(records, case=case, target=target), store) if target else {}
     return compare_pair(
         records, case=case, aa=options.aa, target=target, past=past, tolerances=tolerances, arguments=given
     )

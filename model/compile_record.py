@@ -75,7 +75,7 @@ class CompileRecord:
 
     def compile(self, lowered: Lowered, compile_lowered: Callable[[], Compiled]) -> Compiled:
         """Return `compile_lowered()`; write the program's text and record its fingerprint, memory and compile time."""
-        say(f"compiling for {self.topology}, {self.devices} devices")
+        print_progress(f"compiling for {self.topology}, {self.devices} devices")
         with self.timed_compile():
             compiled = compile_lowered()
         text = compiled.as_text() or ""
@@ -98,7 +98,7 @@ class CompileRecord:
         arrays = sorted(self.arrays, key=lambda array: (-array["bytes_per_device"], array["path"]))
         facts = {"version": VERSION, "topology": self.topology, "devices": self.devices, "hbm_bytes": self.hbm_bytes}
         record = facts | {"ok": error is None, "error": failure} | self.facts
-        record |= {"arrays": arrays, "software": installed_versions(PACKAGES)}
+        record |= {"arrays": arrays, "software": package_versions(PACKAGES)}
         unfinished = self.out / f"{FILE}.tmp"
         unfinished.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         unfinished.replace(self.out / FILE)
@@ -118,7 +118,7 @@ def write_at_end(record: CompileRecord) -> Iterator[None]:
     record.finish(None)
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """Print one line of progress."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -138,7 +138,7 @@ def measure_memory(compiled: Compiled) -> dict[str, int]:
 
 def describe_array(path: str, shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding) -> dict[str, Any]:
     """Describe an input: path, shape, dtype, the mesh axes that split each of its axes, and its bytes on one device."""
-    parts, kind = split_axes(sharding, len(shape)), sharding.memory_kind
+    parts, kind = name_axes(sharding, len(shape)), sharding.memory_kind
     return {
         "path": path,
         "shape": list(shape),
@@ -148,7 +148,7 @@ def describe_array(path: str, shape: tuple[int, ...], dtype: np.dtype, sharding:
     }
 
 
-def split_axes(sharding: Sharding, rank: int) -> list[str]:
+def name_axes(sharding: Sharding, rank: int) -> list[str]:
     """Return, for each axis of an array, the mesh axes that split it, joined by `+`; `-` if it is not split."""
     if not isinstance(sharding, NamedSharding):
         return ["-"] * rank
@@ -173,7 +173,7 @@ def write_gzip(path: Path, text: str) -> None:
     path.write_bytes(gzip.compress(text.encode(), compresslevel=6, mtime=0))
 
 
-def installed_versions(packages: Sequence[str]) -> dict[str, str]:
+def package_versions(packages: Sequence[str]) -> dict[str, str]:
     """Return the versions of the packages that are installed."""
     found = {}
     for package in packages:
@@ -308,7 +308,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         with write_at_end(record):
             record_compiles(record, stop=given.stop, programs=given.programs)
-            say("lowering")
+            print_progress("lowering")
             run_module(given.module, given.words)
             if "memory" not in record.facts:
                 raise NothingCompiled(
@@ -317,7 +317,7 @@ def main(argv: Sequence[str]) -> int:
     except Exception:
         traceback.print_exc()
         return 1
-    say(f"done in {record.facts['compile_seconds']:.0f} s")
+    print_progress(f"done in {record.facts['compile_seconds']:.0f} s")
     return 0
 
 

@@ -69,7 +69,7 @@ app.register_install_completion_command(
 app["--help"].group = app["--version"].group = OPERATE
 
 
-def call(argv: Sequence[str] | None = None) -> int:
+def call_command(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. Errors in the input are printed as one message on standard error."""
     words = sys.argv[1:] if argv is None else list(argv)
     try:

@@ -41,7 +41,7 @@ def leave_at_interrupt() -> None:
     _signal.signal(_signal.SIGINT, _leave)
 
 
-def run(call: "Callable[[], int]") -> None:
+def run_interruptible(call: "Callable[[], int]") -> None:
     """Call `call` and exit with its return value, or with INTERRUPTED, READER_GONE or FAILED if it raised.
 
     The first Ctrl-C raises KeyboardInterrupt in `call`.

@@ -34,7 +34,7 @@ from tasks.records import (
     RunPlan,
     StepCompleted,
 )
-from tasks.records.text import plain, visible
+from tasks.records.text import escape_rich, visible
 from tasks.services.events import (
     Compared,
     Comparing,
@@ -131,7 +131,7 @@ class LiveView:
             case Progressed(case, text):
                 self._progressed(case, text)
             case Troubled(text):
-                self.console.print(plain(text), style="red", soft_wrap=True)
+                self.console.print(escape_rich(text), style="red", soft_wrap=True)
             case Compared(record, page, _):
                 self.comparisons.append((record, page))
 
@@ -171,12 +171,12 @@ class LiveView:
 
     def _note(self, plan: RunPlan, text: str, **changes: Any) -> None:
         marks = "".join(f" ckpt {step}{mark}" for step, mark in sorted(self._checkpoints[plan.run_name].items()))
-        self._progress.update(self._rows[plan.run_name], note=plain(text + marks), **changes)
+        self._progress.update(self._rows[plan.run_name], note=escape_rich(text + marks), **changes)
 
     def _print_without_terminal(self, text: str) -> None:
         """Print a line, unless a terminal shows the rows of the view."""
         if not self.console.is_terminal:
-            self.console.print(plain(text), soft_wrap=True)
+            self.console.print(escape_rich(text), soft_wrap=True)
 
     def _reused(self, plan: RunPlan) -> None:
         self._note(plan, plan.work.again, completed=plan.work.count(plan))
@@ -236,7 +236,7 @@ class LiveView:
         name = f"{case} experiment"
         if name not in self._rows:
             self._rows[name] = self._progress.add_task(escape(name), total=None, note="")
-        self._progress.update(self._rows[name], note=plain(text))
+        self._progress.update(self._rows[name], note=escape_rich(text))
         self._print_without_terminal(f"{case}: {text}")
 
     def _verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:

@@ -2,7 +2,7 @@
 
 import os
 
-from flows.cli.interrupts import is_terminal, leave_at_interrupt, open_closed_streams, run
+from flows.cli.interrupts import is_terminal, leave_at_interrupt, open_closed_streams, run_interruptible
 
 SIGN_OF_LIFE = "…\r"  # shown during the imports; the first output overwrites it
 
@@ -13,6 +13,6 @@ def main() -> None:
     leave_at_interrupt()
     if is_terminal():
         os.write(2, SIGN_OF_LIFE.encode())
-    from flows.cli.app import call
+    from flows.cli.app import call_command
 
-    run(call)
+    run_interruptible(call_command)

@@ -19,16 +19,16 @@ from pathlib import Path
 import jax
 from jax.experimental import topologies
 
-from configs.checks import Devices, check
+from configs.checks import Devices, check_config
 from configs.load import ConfigError, load_train_config
 from configs.schema import TrainConfig
 from configs.topologies import GIB, Topology, find_topology
 from model.compile.compile_once import compile_once
-from model.compile_record import CompileRecord, describe_array, quiet_libtpu, say, write_at_end
+from model.compile_record import CompileRecord, describe_array, print_progress, quiet_libtpu, write_at_end
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api, name_arrays
 from model.train.data_source import batch_shape
-from model.train.step import compile_lowered, lower_step, set_up
+from model.train.step import compile_lowered, declare_state, lower_step
 
 
 def compile_ahead(
@@ -39,9 +39,9 @@ def compile_ahead(
     programs: folder of compiled programs, for reuse. Raises the error of the model or of the compiler if the step
     cannot be compiled or does not fit into the memory.
     """
-    say("lowering")
+    print_progress("lowering")
     start = time.monotonic()
-    setup = set_up(config, make_api(config), make_mesh(config, devices))
+    setup = declare_state(config, make_api(config), make_mesh(config, devices))
     shapes = batch_shape(config, setup.mesh)._asdict()
     batch = {f"batch/{name}": leaf for name, leaf in shapes.items() if leaf is not None}
     record.arrays = [
@@ -76,7 +76,7 @@ def check_compiler() -> None:
         raise ConfigError(["libtpu, which compiles for TPUs, is not installed: uv sync --extra tpu"])
 
 
-def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m model.compile", description="Compile a training step for a TPU.")
     parser.add_argument("config", type=Path, help="YAML file with the keys that differ from configs/base.yml")
@@ -88,11 +88,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command line. Exit status: 0 compiled, 1 does not compile or fit, 2 invalid config, or no libtpu."""
-    arguments = parse_arguments(argv)
+    arguments = parse_command(argv)
     try:
         topology = find_topology(arguments.topology)
         config = load_train_config(arguments.config, arguments.overrides)
-        check(config, Devices(count=topology.devices, platform="tpu", memory_gib=topology.hbm_bytes / GIB))
+        check_config(config, Devices(count=topology.devices, platform="tpu", memory_gib=topology.hbm_bytes / GIB))
         check_compiler()
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
@@ -107,5 +107,5 @@ def main(argv: Sequence[str]) -> int:
         traceback.print_exc()
         return 1
     total, seconds = record.facts["memory"]["total"] / GIB, record.facts["compile_seconds"]
-    say(f"done in {seconds:.0f} s: {total:.3f} of {record.hbm_bytes / GIB:.2f} GiB of a device")
+    print_progress(f"done in {seconds:.0f} s: {total:.3f} of {record.hbm_bytes / GIB:.2f} GiB of a device")
     return 0

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import jax
 from jax._src import cache_key, compiler
 
-from model.compile_record import OPTIMISED, CompileRecord, say
+from model.compile_record import OPTIMISED, CompileRecord, print_progress
 
 
 class _BeforeCompiler(Exception):
@@ -76,7 +76,7 @@ def locked(path: Path) -> Iterator[None]:
 
 def _reuse(record: CompileRecord, stored: Path) -> None:
     found = json.loads((stored / "kept.json").read_text(encoding="utf-8"))
-    say(f"not compiled: {found['compiled_as']} has compiled the same program; its result is reused")
+    print_progress(f"not compiled: {found['compiled_as']} has compiled the same program; its result is reused")
     shutil.copyfile(stored / OPTIMISED, record.out / OPTIMISED)
     record.facts |= {"memory": found["memory"], "taken_from": found["compiled_as"]}
     record.facts["fingerprints"]["optimised"] = found["optimised"]

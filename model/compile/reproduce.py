@@ -28,27 +28,27 @@ WORDS = {"ui": "uint", "i": "int", "f": "float"}
 def main(folder: Path) -> int:
     """Run both programs. Exit status: 0 all results are equal bit for bit, 1 different."""
     kit = json.loads((folder / "kit.json").read_text())
-    say(f"jax {jax.__version__}; the programs were lowered by {' and '.join(kit['jax'])}")
-    results = [run(folder, side, kit["arguments"][side]) for side in SIDES]
+    print_result(f"jax {jax.__version__}; the programs were lowered by {' and '.join(kit['jax'])}")
+    results = [run_program(folder, side, kit["arguments"][side]) for side in SIDES]
     rows = []
     for name, left, right in kit["results"]:
-        rows.append((*measure(results[0][left], results[1][right]), name))
+        rows.append((*count_unequal(results[0][left], results[1][right]), name))
     different = sorted((row for row in rows if row[0]), reverse=True)
-    say(f"{len(rows) - len(different)} of {len(rows)} results are equal bit for bit")
+    print_result(f"{len(rows) - len(different)} of {len(rows)} results are equal bit for bit")
     for largest, count, size, name in different[:MAX_SHOWN]:
-        say(f"  {name}: {count} of {size} values differ, by {largest:.6g} at most")
+        print_result(f"  {name}: {count} of {size} values differ, by {largest:.6g} at most")
     for side, alone in kit["alone"].items():
         if alone:
-            say(f"  only the {side} returns {', '.join(alone[:MAX_SHOWN])}")
+            print_result(f"  only the {side} returns {', '.join(alone[:MAX_SHOWN])}")
     return 1 if different or any(kit["alone"].values()) else 0
 
 
-def say(text: str) -> None:
+def print_result(text: str) -> None:
     """Print one line."""
     sys.stdout.write(text + "\n")
 
 
-def run(folder: Path, side: str, arguments: list[list[str]]) -> list[Any]:
+def run_program(folder: Path, side: str, arguments: list[list[str]]) -> list[Any]:
     """Return the results of a program for its recorded arguments; `arguments`: (name in the .npz, element type)."""
     text = (folder / f"{side}.mlir").read_bytes()
     stored = np.load(folder / f"{side}.npz")
@@ -65,7 +65,7 @@ def restore_type(bits: Any, kind: str) -> Any:
     return bits if bits.dtype == dtype else bits.view(dtype)
 
 
-def measure(left: Any, right: Any) -> tuple[float, int, int]:
+def count_unequal(left: Any, right: Any) -> tuple[float, int, int]:
     """Return (largest difference, number of unequal values, number of values).
 
     The difference ignores NaN. It is inf if shapes or dtypes differ, if an infinity differs, or if only NaN or the sign

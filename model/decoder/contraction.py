@@ -45,7 +45,7 @@ def _contract_backward(
 contract.defvjp(_contract_forward, _contract_backward)
 
 
-def plain(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
+def plain_product(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
     """Return the product in the dtype of its operands."""
     return jnp.einsum(equation, left, right)
 
@@ -78,4 +78,4 @@ def within_127(quantized: "qwix.QArray") -> "qwix.QArray":
 
 
 # value of `quantization` -> product
-PRODUCTS: dict[str, Product] = {"": plain, "int8": int8}
+PRODUCTS: dict[str, Product] = {"": plain_product, "int8": int8}

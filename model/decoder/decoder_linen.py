@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from configs.schema import TrainConfig
 from model.decoder import layers
 from model.decoder.attention import ATTENTION_KERNELS, kernel_name
-from model.decoder.contraction import PRODUCTS, Product, contract, plain
+from model.decoder.contraction import PRODUCTS, Product, contract, plain_product
 from model.decoder.experts import run_experts
 from model.decoder.initializers import INITIALIZERS, Initializer
 from model.decoder.param_linen import linen_param
@@ -90,7 +90,7 @@ class Attention(nn.Module):
         def project(name: str, heads: int, axes: tuple[str, ...]) -> jax.Array:
             shape, init = (E, heads, K), INITIALIZERS[name]
             x_BLHK = Projection(cfg, product, "BLE,EHK->BLHK", shape, axes, init, name=name)(x_BLE)
-            x_BLHK = layers.name_result(x_BLHK, f"{name}_proj")
+            x_BLHK = layers.name_for_remat(x_BLHK, f"{name}_proj")
             return constrain(x_BLHK, "activation_batch", "activation_length", "activation_heads", "activation_kv")
 
         query_BLHK = layers.rotary(project("query", H, ("embed", "q_heads", "kv")), context)
@@ -100,7 +100,7 @@ class Attention(nn.Module):
         attended_BLHK = attend(query_BLHK, key_BLGK, value_BLGK, context.segment_ids_BL)
         shape, axes, init = (H, K, E), ("heads", "kv", "embed"), INITIALIZERS["out"]
         out_BLE = Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, name="out")(attended_BLHK)
-        return layers.name_result(out_BLE, layers.OUT)
+        return layers.name_for_remat(out_BLE, layers.OUT)
 
 
 class LowRankQuery(nn.Module):
@@ -127,17 +127,17 @@ class LatentAttention(nn.Module):
     def __call__(self, x_BLE: jax.Array, context: layers.Context) -> jax.Array:
         cfg, product, init = self.config, PRODUCTS[self.config.quantization], INITIALIZERS["low_rank"]
         E, H, R, V = cfg.base_emb_dim, cfg.base_num_query_heads, cfg.kv_lora_rank, cfg.v_head_dim
-        query_BLHK = layers.name_result(QUERIES[layers.query_name(cfg)](cfg, "query")(x_BLE), "query_proj")
+        query_BLHK = layers.name_for_remat(QUERIES[layers.query_name(cfg)](cfg, "query")(x_BLE), "query_proj")
         down, up = (E, R + cfg.qk_rope_head_dim), (R, H, cfg.qk_nope_head_dim + V)
         low_BLR = Projection(cfg, product, "BLE,ER->BLR", down, ("embed", "low_rank"), init, name="wkv_a")(x_BLE)
         low_BLR, rope_key_BLK = jnp.split(low_BLR, [R], -1)
         axes = ("low_rank", "kv_heads", "kv_head_dim")
         key_value = Projection(cfg, product, "BLR,RHK->BLHK", up, axes, init, name="wkv_b")
-        key_value_BLHK = layers.name_result(key_value(RMSNorm(cfg, R, name="kv_norm")(low_BLR)), "key_proj")
+        key_value_BLHK = layers.name_for_remat(key_value(RMSNorm(cfg, R, name="kv_norm")(low_BLR)), "key_proj")
         attended_BLHK = layers.attend_latent(cfg, query_BLHK, key_value_BLHK, rope_key_BLK, context)
         shape, axes, init = (H, V, E), ("heads", "kv", "embed"), INITIALIZERS["out"]
         out_BLE = Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, name="out")(attended_BLHK)
-        return layers.name_result(out_BLE, layers.OUT)
+        return layers.name_for_remat(out_BLE, layers.OUT)
 
 
 class MLP(nn.Module):
@@ -154,14 +154,14 @@ class MLP(nn.Module):
         def widen(name: str) -> jax.Array:
             shape, axes, init = (E, F), ("embed", "mlp"), INITIALIZERS[name]
             wide_BLF = Projection(cfg, product, "BLE,EF->BLF", shape, axes, init, name=name)(x_BLE)
-            return layers.name_result(wide_BLF, f"mlp{name}")
+            return layers.name_for_remat(wide_BLF, f"mlp{name}")
 
         hidden_BLF = jax.nn.silu(widen("wi_0")) * widen("wi_1")
         hidden_BLF = constrain(hidden_BLF, "activation_batch", "activation_length", "activation_mlp")
         hidden_BLF = layers.dropout(hidden_BLF, cfg, key, "mlp")
         shape, axes, init = (F, E), ("mlp", "embed"), INITIALIZERS["wo"]
         out_BLE = Projection(cfg, product, "BLF,FE->BLE", shape, axes, init, name="wo")(hidden_BLF)
-        return layers.name_result(out_BLE, "mlpwo"), {}
+        return layers.name_for_remat(out_BLE, "mlpwo"), {}
 
 
 class RoutedMLP(nn.Module):
@@ -178,7 +178,9 @@ class RoutedMLP(nn.Module):
             value: jax.Array = self.param(name, linen_param(init, axes), shape, jnp.dtype(cfg.weight_dtype))
             return value.astype(cfg.dtype)
 
-        gate = Projection(cfg, plain, "BLE,EN->BLN", (E, N), ("embed", "exp_chosen"), INITIALIZERS["gate"], name="gate")
+        gate = Projection(
+            cfg, plain_product, "BLE,EN->BLN", (E, N), ("embed", "exp_chosen"), INITIALIZERS["gate"], name="gate"
+        )
         wi_0 = kernel("wi_0", (N, E, F), ("exp", "embed", "mlp"))
         wi_1 = kernel("wi_1", (N, E, F), ("exp", "embed", "mlp"))
         wo = kernel("wo", (N, F, E), ("exp", "mlp", "embed"))

@@ -9,7 +9,7 @@ from flax import nnx
 from configs.schema import TrainConfig
 from model.decoder import layers
 from model.decoder.attention import ATTENTION_KERNELS, kernel_name
-from model.decoder.contraction import PRODUCTS, Product, contract, plain
+from model.decoder.contraction import PRODUCTS, Product, contract, plain_product
 from model.decoder.experts import run_experts
 from model.decoder.initializers import INITIALIZERS, Initializer
 from model.decoder.param_nnx import nnx_param
@@ -97,7 +97,7 @@ class Attention(nnx.Module):
 
     def __call__(self, x_BLE: jax.Array, context: layers.Context) -> jax.Array:
         def project(name: str) -> jax.Array:
-            x_BLHK = layers.name_result(getattr(self, name)(x_BLE), f"{name}_proj")
+            x_BLHK = layers.name_for_remat(getattr(self, name)(x_BLE), f"{name}_proj")
             return constrain(x_BLHK, "activation_batch", "activation_length", "activation_heads", "activation_kv")
 
         query_BLHK = layers.rotary(project("query"), context)
@@ -106,7 +106,7 @@ class Attention(nnx.Module):
         attended_BLHK = ATTENTION_KERNELS[kernel_name(self.config)](
             query_BLHK, key_BLGK, value_BLGK, context.segment_ids_BL
         )
-        return layers.name_result(self.out(attended_BLHK), layers.OUT)
+        return layers.name_for_remat(self.out(attended_BLHK), layers.OUT)
 
 
 class LowRankQuery(nnx.Module):
@@ -141,11 +141,11 @@ class LatentAttention(nnx.Module):
         self.out = Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, rngs=rngs)
 
     def __call__(self, x_BLE: jax.Array, context: layers.Context) -> jax.Array:
-        query_BLHK = layers.name_result(self.query(x_BLE), "query_proj")
+        query_BLHK = layers.name_for_remat(self.query(x_BLE), "query_proj")
         low_BLR, rope_key_BLK = jnp.split(self.wkv_a(x_BLE), [self.config.kv_lora_rank], -1)
-        key_value_BLHK = layers.name_result(self.wkv_b(self.kv_norm(low_BLR)), "key_proj")
+        key_value_BLHK = layers.name_for_remat(self.wkv_b(self.kv_norm(low_BLR)), "key_proj")
         attended_BLHK = layers.attend_latent(self.config, query_BLHK, key_value_BLHK, rope_key_BLK, context)
-        return layers.name_result(self.out(attended_BLHK), layers.OUT)
+        return layers.name_for_remat(self.out(attended_BLHK), layers.OUT)
 
 
 class MLP(nnx.Module):
@@ -165,12 +165,12 @@ class MLP(nnx.Module):
 
     def __call__(self, x_BLE: jax.Array, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
         def widen(name: str) -> jax.Array:
-            return layers.name_result(getattr(self, name)(x_BLE), f"mlp{name}")
+            return layers.name_for_remat(getattr(self, name)(x_BLE), f"mlp{name}")
 
         hidden_BLF = jax.nn.silu(widen("wi_0")) * widen("wi_1")
         hidden_BLF = constrain(hidden_BLF, "activation_batch", "activation_length", "activation_mlp")
         hidden_BLF = layers.dropout(hidden_BLF, self.config, key, "mlp")
-        return layers.name_result(self.wo(hidden_BLF), "mlpwo"), {}
+        return layers.name_for_remat(self.wo(hidden_BLF), "mlpwo"), {}
 
 
 class RoutedMLP(nnx.Module):
@@ -184,7 +184,7 @@ class RoutedMLP(nnx.Module):
             return nnx_param(init, axes, shape, jnp.dtype(cfg.weight_dtype), rngs)
 
         axes = ("embed", "exp_chosen")
-        self.gate = Projection(cfg, plain, "BLE,EN->BLN", (E, N), axes, INITIALIZERS["gate"], rngs=rngs)
+        self.gate = Projection(cfg, plain_product, "BLE,EN->BLN", (E, N), axes, INITIALIZERS["gate"], rngs=rngs)
         self.wi_0 = kernel((N, E, F), ("exp", "embed", "mlp"))
         self.wi_1 = kernel((N, E, F), ("exp", "embed", "mlp"))
         self.wo = kernel((N, F, E), ("exp", "mlp", "embed"))

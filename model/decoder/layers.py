@@ -167,7 +167,7 @@ def attend_latent(
     return ATTENTION_KERNELS[kernel_name(config)](query_BLHK, key_BLHK, value_BLHK, context.segment_ids_BL)
 
 
-def name_result(x: jax.Array, name: str) -> jax.Array:
+def name_for_remat(x: jax.Array, name: str) -> jax.Array:
     """Name `x`, so that a remat policy can save it."""
     return cast(jax.Array, checkpoint_name(x, name))
 

@@ -24,20 +24,20 @@ from model.decoder.sharding import RULES
 type RunLayer = Callable[[Tree, jax.Array, jax.Array, layers.Context], jax.Array]
 
 
-class Work(NamedTuple):
+class StageWork(NamedTuple):
     """The work of every stage at a tick; the axis S is the stage."""
 
     chunk_S: jax.Array  # number of the chunk among those of the stage
     microbatch_S: jax.Array
 
 
-def work_at(shape: Pipeline, tick: jax.Array | int) -> Work:
+def work_at(shape: Pipeline, tick: jax.Array | int) -> StageWork:
     """Return the chunk and the microbatch of each stage. The output of a stage is discarded before its first and after
     its last item of work."""
     position_S = tick - jnp.arange(shape.stages)
     group_S, within_S = jnp.divmod(position_S, shape.stages * shape.chunks)
     microbatch_S = group_S * shape.stages + within_S % shape.stages
-    return Work(within_S // shape.stages, jnp.clip(microbatch_S, 0, shape.microbatches - 1))
+    return StageWork(within_S // shape.stages, jnp.clip(microbatch_S, 0, shape.microbatches - 1))
 
 
 def last_ticks(shape: Pipeline) -> list[int]:

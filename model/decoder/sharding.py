@@ -8,7 +8,7 @@ import jax
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from configs.checks import GIB, Devices, check
+from configs.checks import GIB, Devices, check_config
 from configs.errors import ConfigError
 from configs.installed import machine_memory_gib
 from configs.model_checks import MESH_KEYS, mesh_shape
@@ -74,13 +74,13 @@ def check_backend(config: TrainConfig) -> None:
     """Raise ConfigError if the config cannot be trained on the devices that JAX found."""
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     memory = limit / GIB if limit else machine_memory_gib() / jax.local_device_count()
-    check(config, Devices(count=jax.device_count(), platform=jax.default_backend(), memory_gib=memory))
+    check_config(config, Devices(count=jax.device_count(), platform=jax.default_backend(), memory_gib=memory))
 
 
 def make_mesh(config: TrainConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """Return the mesh over `devices` (None: all). Raises ConfigError if the model cannot be split over them."""
     devices = jax.devices() if devices is None else devices
-    check(config, Devices(count=len(devices)))
+    check_config(config, Devices(count=len(devices)))
     shape = tuple(mesh_shape(config, len(devices)).values())
     # a TPU slice has two or three physical axes; meshes with more axes need to split them
     placed = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)

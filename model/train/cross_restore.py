@@ -12,13 +12,13 @@ from model.train.api import Api, make_api, name_arrays
 from model.train.checkpoint import checkpoint_directory, make_reader, restore, restore_position, tree_difference
 from model.train.data_source import make_source
 from model.train.metrics_file import read_losses
-from model.train.program_record import read_program
-from model.train.state_digest import digest
-from model.train.step import Program, Setup, set_up
+from model.train.program_record import read_program_record
+from model.train.state_digest import digest_state
+from model.train.step import CompiledStep, Setup, declare_state
 from model.train.stop import StopSignal
 
 
-def cross_restore(setup: Setup, program: Program, other: epath.Path, stop: StopSignal) -> dict[str, Any]:
+def cross_restore(setup: Setup, program: CompiledStep, other: epath.Path, stop: StopSignal) -> dict[str, Any]:
     """Restore the earliest committed checkpoint of the run in `other`, train on to `steps`, and compare bit for bit.
 
     Every loss is compared with the other run's metrics, and the final state with its `program.json`. Returns the result
@@ -37,9 +37,9 @@ def cross_restore(setup: Setup, program: Program, other: epath.Path, stop: StopS
     return result
 
 
-def _continue_other_run(setup: Setup, program: Program, other: epath.Path, stop: StopSignal) -> dict[str, Any]:
+def _continue_other_run(setup: Setup, program: CompiledStep, other: epath.Path, stop: StopSignal) -> dict[str, Any]:
     config, api = setup.config, setup.api
-    record = read_program(other)
+    record = read_program_record(other)
     if record is None:
         return {"evidence": f"{other} has no program.json: the run ended before its step was compiled"}
     result = {"implementation": record["implementation"]}
@@ -55,7 +55,9 @@ def _continue_other_run(setup: Setup, program: Program, other: epath.Path, stop:
         result["restored_step"] = first
         written = setup
         if record["implementation"] != api.name:
-            written = set_up(config, make_api(config.model_copy(update={"pure_nnx": not config.pure_nnx})), setup.mesh)
+            written = declare_state(
+                config, make_api(config.model_copy(update={"pure_nnx": not config.pure_nnx})), setup.mesh
+            )
         abstract = written.api.to_tree(written.arrays)
         difference = tree_difference(reader, first, abstract)
         if difference:
@@ -66,7 +68,7 @@ def _continue_other_run(setup: Setup, program: Program, other: epath.Path, stop:
         reader.close()
     metrics_file = Path(record["metrics_file"])
     theirs = read_losses(metrics_file if metrics_file.exists() else other / metrics_file.name)
-    state = translate(written.api, restored, setup)
+    state = translate_state(written.api, restored, setup)
     for step in range(first + 1, config.steps):
         if stop.arrived:
             return result | {"evidence": f"stopped by SIGTERM before step {step}"}
@@ -83,10 +85,10 @@ def _continue_other_run(setup: Setup, program: Program, other: epath.Path, stop:
         }
     names = (record["implementation"], api.name)
     done = f"the {names[0]} checkpoint of step {first}, trained on for {result['steps']} steps by {names[1]},"
-    return result | _compare_states(digest(name_arrays(api, state)), record["state"], done)
+    return result | _compare_states(digest_state(name_arrays(api, state)), record["state"], done)
 
 
-def translate(writer: Api, state: Any, reader: Setup) -> Any:
+def translate_state(writer: Api, state: Any, reader: Setup) -> Any:
     """Return a state of the API `writer` in the containers of `reader.api`, with the same arrays by common name."""
     arrays = name_arrays(writer, state)
     names = iter(name_arrays(reader.api, reader.arrays))

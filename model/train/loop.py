@@ -11,7 +11,7 @@ from etils import epath
 
 from configs.load import ConfigError
 from configs.model_checks import pipeline_shape
-from configs.same_run import find_changes, find_difference, identity
+from configs.same_run import find_changed_keys, find_difference, identity
 from configs.schema import TrainConfig
 from model.decoder.params import Tree
 from model.decoder.pipeline import schedule_events
@@ -26,7 +26,7 @@ from model.train.evaluation import Evaluation, make_evaluation
 from model.train.flops import step_flops
 from model.train.metrics_file import MetricsFile, Number, to_number
 from model.train.outputs import CONFIG, Outputs
-from model.train.program_record import program_record, read_program, write_program
+from model.train.program_record import program_record, read_program_record, write_program
 from model.train.run_paths import (
     check_data,
     find_metrics_copy,
@@ -34,8 +34,8 @@ from model.train.run_paths import (
     find_run_directory,
     make_run_directory,
 )
-from model.train.state_digest import digest
-from model.train.step import Program, Setup, init_state, lower_step, make_program, set_up
+from model.train.state_digest import digest_state
+from model.train.step import CompiledStep, Setup, declare_state, init_state, lower_step, make_program
 from model.train.stop import EXIT_SIGTERM, StopSignal
 
 
@@ -47,7 +47,9 @@ class ResumeMismatch(RuntimeError):
     """Training with a save and restore gave other arrays than uninterrupted training."""
 
 
-def run_step(program: Program, state: Tree, source: DataSource, clock: StepClock) -> tuple[Tree, dict[str, Number]]:
+def run_step(
+    program: CompiledStep, state: Tree, source: DataSource, clock: StepClock
+) -> tuple[Tree, dict[str, Number]]:
     """Run one step and copy its metrics to the host.
 
     JAX returns before the device is done, so the call alone would seem to take a millisecond in one step and the time
@@ -84,7 +86,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     check_data(config)
     mesh = make_mesh(config)
     report.log_devices(mesh)
-    setup = set_up(config, make_api(config), mesh)
+    setup = declare_state(config, make_api(config), mesh)
     fresh = not checkpoint.has_steps(config, run_directory)
     source = None if fresh else check_resume(setup, run_directory)
     make_run_directory(run_directory)
@@ -110,7 +112,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
             if stop.arrived:
                 logging.info("SIGTERM: stopped after %d of %d steps", done, config.steps)
                 return EXIT_SIGTERM
-            record["state"] = {"step": done - 1, **digest(name_arrays(setup.api, state))}
+            record["state"] = {"step": done - 1, **digest_state(name_arrays(setup.api, state))}
     write_program(run_directory, record)
     report.log_flops(step_flops(config))
     del state  # the next functions make another state, and two states of a large model do not fit into memory
@@ -122,7 +124,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     return EXIT_SIGTERM if stop.arrived else 0
 
 
-def report_program(setup: Setup, program: Program) -> None:
+def report_program(setup: Setup, program: CompiledStep) -> None:
     """Log the mesh, the pipeline schedule, the parameters and the memory of the compiled step."""
     report.log_mesh(setup.mesh)
     if setup.config.ici_pipeline_parallelism > 1:
@@ -144,12 +146,12 @@ def check_resume(setup: Setup, run_directory: epath.Path) -> DataSource:
         latest = reader.latest_step()
         if latest is None:
             return source
-        before = (read_program(run_directory) or {}).get("identity", {})
+        before = (read_program_record(run_directory) or {}).get("identity", {})
         difference = find_difference(before, identity(config, source.described))
         difference = difference or checkpoint.tree_difference(reader, latest, setup.api.to_tree(setup.arrays))
     if difference:
         file = run_directory / CONFIG
-        began = find_changes(config, file.read_text() if file.exists() else "") or "the same keys"
+        began = find_changed_keys(config, file.read_text() if file.exists() else "") or "the same keys"
         other = f"{run_directory} contains a different run: {difference}; that run was started with {began}"
         raise ConfigError([f"run_name: {other} (choose another run_name)"])
     if latest >= config.steps:
@@ -175,9 +177,9 @@ def starting_state(
     if latest is None:
         logging.info("No existing checkpoints found, not restoring checkpoint.")
         state = init_state(setup)
-        return state, {"step": -1, **digest(weights_of(setup.api, state))}
+        return state, {"step": -1, **digest_state(weights_of(setup.api, state))}
     logging.info("restoring from this run's directory step %d", latest)
-    before = read_program(run_directory)
+    before = read_program_record(run_directory)
     state = setup.api.from_tree(checkpoint.restore(manager, latest, setup.api.to_tree(setup.arrays)))
     checkpoint.restore_position(manager, latest, source.iterator)
     return state, before["initial_state"] if before else None
@@ -193,7 +195,7 @@ class Run(NamedTuple):
     """The objects that the training loop needs besides the state; None: checkpoints or evaluation are switched off."""
 
     setup: Setup
-    program: Program
+    program: CompiledStep
     source: DataSource
     manager: checkpoint.Manager | None
     metrics_file: MetricsFile
@@ -217,7 +219,7 @@ def train_loop(run: Run, state: Tree) -> Tree:
             state, metrics = run_step(run.program, state, run.source, clock)
         done, finite = step + 1, is_finite(metrics)
         with clock.part("save_s"):
-            saved = finite and save(run, step, state, force=done == config.steps)
+            saved = finite and start_save(run, step, state, force=done == config.steps)
         if step == first:
             report.log_device_memory("After params initialized")
         record = report_step(run, step, metrics, clock)
@@ -235,11 +237,11 @@ def train_loop(run: Run, state: Tree) -> Tree:
             state = save_and_restore(run, step, state)
             clock.restart()
     if run.stop.arrived and done > first:
-        save(run, done - 1, state, force=True)
+        start_save(run, done - 1, state, force=True)
     return state
 
 
-def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
+def start_save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
     """Start saving a checkpoint if it is due or forced, and the step is not saved yet.
 
     Return whether saving was started; False without checkpoints.
@@ -264,7 +266,7 @@ def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepCloc
 
 def save_and_restore(run: Run, step: int, state: Tree) -> Tree:
     """Save the state after `step`, delete its arrays, and restore it from the checkpoint."""
-    save(run, step, state, force=True)
+    start_save(run, step, state, force=True)
     assert run.manager is not None  # the config checks that a resume has checkpoints
     run.manager.wait_until_finished()
     jax.tree.map(lambda array: array.delete(), state)
@@ -280,7 +282,7 @@ def prove_resume(run: Run, record: dict[str, Any]) -> None:
     state, source = init_state(run.setup), make_source(config, run.setup.mesh)
     for _ in range(config.steps):
         state, _ = run.program.run(state, source.next())
-    whole, resumed = digest(name_arrays(run.setup.api, state))["arrays"], record["state"]["arrays"]
+    whole, resumed = digest_state(name_arrays(run.setup.api, state))["arrays"], record["state"]["arrays"]
     different = sorted(path for path in whole if whole[path] != resumed[path])
     restored = f"the run restored after step {config.resume_after_step}"
     if different:

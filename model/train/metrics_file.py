@@ -21,7 +21,7 @@ def to_number(value: np.ndarray) -> Number:
     return int(value) if np.issubdtype(value.dtype, np.integer) else np.float32(value)
 
 
-def to_json(value: Number) -> int | float | str:
+def json_number(value: Number) -> int | float | str:
     """Return a number for JSON: float32 as the shortest decimal that gives the same bits, "nan", "inf" and "-inf"."""
     if isinstance(value, int):
         return value
@@ -57,7 +57,7 @@ class MetricsFile:
 
     def write(self, record: Mapping[str, Number]) -> None:
         """Append the record of one step."""
-        self.file.write(json.dumps({key: to_json(value) for key, value in record.items()}) + "\n")
+        self.file.write(json.dumps({key: json_number(value) for key, value in record.items()}) + "\n")
         self.file.flush()
 
     def publish(self) -> None:

@@ -10,9 +10,9 @@ import jax
 from absl import logging
 from etils import epath, epy
 
-from configs.same_run import config_lines, find_changes
+from configs.same_run import config_lines, find_changed_keys
 from configs.schema import TrainConfig
-from model.train.metrics_file import Number, to_json
+from model.train.metrics_file import Number, json_number
 from model.train.run_paths import write_whole
 
 with epy.lazy_imports():  # slow to import
@@ -43,7 +43,7 @@ class Outputs:
 
     def __enter__(self) -> Self:
         path = self.folder / CONFIG
-        if self.is_writer and (not path.exists() or (self.fresh and find_changes(self.config, path.read_text()))):
+        if self.is_writer and (not path.exists() or (self.fresh and find_changed_keys(self.config, path.read_text()))):
             write_whole(path, "\n".join(config_lines(self.config)) + "\n")
         if self.is_writer and self.config.enable_tensorboard:
             (self.folder / TENSORBOARD).mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ class Outputs:
                 self.events.flush()
                 self.flushed = time.monotonic()
         if self.config.gcs_metrics:
-            self.lines.append(json.dumps({key: to_json(value) for key, value in record.items()}))
+            self.lines.append(json.dumps({key: json_number(value) for key, value in record.items()}))
 
     def _stop_profiler(self) -> None:
         self.profiling = False

@@ -9,13 +9,15 @@ from etils import epath
 
 from configs.installed import describe_trainer
 from model.train.run_paths import write_whole
-from model.train.step import Program
+from model.train.step import CompiledStep
 
 FILE = "program.json"
 MEMORY_FIELDS = ("argument", "output", "temp", "alias", "host_temp", "generated_code")
 
 
-def program_record(implementation: str, program: Program, *, num_devices: int, metrics_file: Path) -> dict[str, Any]:
+def program_record(
+    implementation: str, program: CompiledStep, *, num_devices: int, metrics_file: Path
+) -> dict[str, Any]:
     """Return the record before training: `state` and `cross_restore` are None."""
     return {
         "format": 1,
@@ -38,7 +40,7 @@ def write_program(run_directory: epath.Path, record: dict[str, Any]) -> None:
         write_whole(run_directory / FILE, json.dumps(record, indent=1) + "\n")
 
 
-def read_program(run_directory: epath.Path) -> dict[str, Any] | None:
+def read_program_record(run_directory: epath.Path) -> dict[str, Any] | None:
     """Return the record in a run's folder; None if the file is missing."""
     path = run_directory / FILE
     if not path.exists():

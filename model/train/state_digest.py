@@ -66,7 +66,7 @@ def on_device(x: jax.Array) -> jax.Array:
     return cast(jax.Array, jax.device_put(x, x.sharding.with_memory_kind("device")))
 
 
-def digest(tree: Tree) -> dict[str, Any]:
+def digest_state(tree: Tree) -> dict[str, Any]:
     """Return `{"arrays": {path: 16 hex digits}, "digest": sha256 over all paths, shapes, types and checksums}`."""
     leaves = flatten(tree)
     sums = jax.device_get([checksum_of(leaf) for leaf in leaves.values()])

@@ -36,7 +36,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Program:
+class CompiledStep:
     """The compiled step, with the hashes of its lowered and its optimised text."""
 
     compiled: jax.stages.Compiled
@@ -51,7 +51,7 @@ class Program:
         return jax.tree.unflatten(self.structure, leaves), metrics
 
 
-def set_up(config: TrainConfig, api: Api, mesh: Mesh) -> Setup:
+def declare_state(config: TrainConfig, api: Api, mesh: Mesh) -> Setup:
     """Declare the state on a mesh: the optimizer's moments are sharded like their parameters, counters replicated."""
     declared = api.declare()
     shardings = parameter_shardings(declared, mesh)
@@ -168,10 +168,10 @@ def compile_lowered(setup: Setup, lowered: jax.stages.Lowered) -> jax.stages.Com
         return lowered.compile()
 
 
-def make_program(setup: Setup, lowered: jax.stages.Lowered) -> Program:
+def make_program(setup: Setup, lowered: jax.stages.Lowered) -> CompiledStep:
     """Compile a lowered step once; the same executable is analysed, hashed and run."""
     compiled = compile_lowered(setup, lowered)
-    return Program(
+    return CompiledStep(
         compiled=compiled,
         structure=jax.tree.structure(setup.arrays),
         stablehlo_sha256=sha256(strip_stablehlo(lowered.as_text())),

@@ -4,8 +4,8 @@ import polars as pl
 
 from configs.schema import Frozen
 from configs.trainers import trainer_class
-from tasks.metrics.compute_facts import facts_of
-from tasks.metrics.merged_steps import step_table, waited_seconds
+from tasks.metrics.compute_facts import facts_of_run
+from tasks.metrics.merged_steps import step_table, waited_per_step
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.time_account import is_steady
 from tasks.metrics.time_metrics import STEP_TIME
@@ -38,7 +38,7 @@ class ArmRuns(Frozen):
     @property
     def facts(self) -> tuple[RunFacts, ...]:
         """The facts (metric values, step time levels) of each run."""
-        return tuple(map(facts_of, self.runs))
+        return tuple(map(facts_of_run, self.runs))
 
     def name_run(self, number: int) -> str:
         """Return the name of a run for messages: the arm's label, and a number from 1 if the arm has several runs.
@@ -94,7 +94,7 @@ def numbered[T: Frozen](item: T, run: int) -> T:
 
 def know_waits(arms: Arms) -> bool:
     """Return whether every run measured its waits for other programs; then the judged step times are without them."""
-    return all(waited_seconds(run) is not None for arm in arms for run in arm.runs)
+    return all(waited_per_step(run) is not None for arm in arms for run in arm.runs)
 
 
 def curves_of(arm: ArmRuns, *, less_waits: bool) -> list[Curve]:
@@ -121,7 +121,7 @@ def curves_of(arm: ArmRuns, *, less_waits: bool) -> list[Curve]:
 
 
 def _judged_seconds(run: RunRecord, table: pl.DataFrame, *, less_waits: bool) -> list[float | None]:
-    waited = waited_seconds(run) if less_waits else None
+    waited = waited_per_step(run) if less_waits else None
     if waited is None:
         return table["seconds"].to_list()
     return (table["seconds"] - pl.Series([0.0, *waited])).to_list()

@@ -17,9 +17,7 @@ from tasks.verify.compare_checkpoints import compare_arms, find_common
 from tasks.verify.verification import Progress
 
 
-def compare_checkpoints(
-    runs: CaseRuns, store: Store, on_progress: Progress | None = None
-) -> CheckpointDifference | None:
+def compare_saved(runs: CaseRuns, store: Store, on_progress: Progress | None = None) -> CheckpointDifference | None:
     """Compare the checkpoints of the arms' first runs at the last step that is verified in both; None without one.
 
     Reuses a stored result of the same two saves.
@@ -28,7 +26,7 @@ def compare_checkpoints(
     return compare_arms(runs.runs, store, known=before.checkpoints if before else None, on_progress=on_progress)
 
 
-def compare_programs(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
+def compare_kept(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
     """Compare the lowered training steps that the runs kept; None if there are no two, or if one is unreadable."""
     return compare_kept_programs(runs.runs, store)
 
@@ -37,8 +35,8 @@ class CaseSteps(NamedTuple):
     """The functions that read and compare a case's stored data; a flow gives their tracked forms."""
 
     read_blessed: Callable[[RunPlan, Store, str], list[RunRecord]] = blessed_runs
-    compare_checkpoints: Callable[[CaseRuns, Store], CheckpointDifference | None] = compare_checkpoints
-    compare_programs: Callable[[CaseRuns, Store], ProgramExplanation | None] = compare_programs
+    compare_checkpoints: Callable[[CaseRuns, Store], CheckpointDifference | None] = compare_saved
+    compare_programs: Callable[[CaseRuns, Store], ProgramExplanation | None] = compare_kept
 
 
 def assemble_case(
@@ -70,6 +68,6 @@ def complete_case(case: CaseRuns, store: Store, steps: CaseSteps | None = None) 
     return case.model_copy(update={"checkpoints": checkpoints, "program": program})
 
 
-def read_past(case: CaseRuns, store: Store) -> dict[str, Past]:
+def read_past_noise(case: CaseRuns, store: Store) -> dict[str, Past]:
     """Return level → differences of earlier equal runs on the case's target, as far as extensions have them."""
     return {level: past for read in find_functions("read_past") for level, past in read(case, store).items()}

@@ -17,7 +17,7 @@ from tasks.ingest.given_logs import LoggedArms, LoggedRun
 from tasks.ingest.run_record import with_cause, with_place
 from tasks.metrics.compute_facts import with_facts
 from tasks.records import ComparisonRecord, NextStep, RunRecord
-from tasks.resolve.arm_config import find_unfit
+from tasks.resolve.arm_config import find_unfit_cases
 from tasks.scrape import copy_log
 from tasks.store import Store, check_name, safe_name
 from tasks.store.mirror import out_option
@@ -124,7 +124,7 @@ def compare_pair(
     again = ["maxview", "ingest", "--baseline", *arguments.baseline, "--candidate", *arguments.candidate]
     again += options_of(case, target, tolerances, aa=aa)
     place = out_option(records[0].log.rpartition("/runs/")[0])
-    return record.model_copy(update={"next_step": suggest_next(record, again, place)})
+    return record.model_copy(update={"next_step": next_of_logs(record, again, place)})
 
 
 def instead_of(target: str | None, past: Mapping[str, Past]) -> str:
@@ -145,7 +145,7 @@ def options_of(case: str, target: str | None, tolerances: str = "default", *, aa
     return words + (["--aa"] if aa else [])
 
 
-def suggest_next(record: ComparisonRecord, again: list[str], place: list[str]) -> NextStep | None:
+def next_of_logs(record: ComparisonRecord, again: list[str], place: list[str]) -> NextStep | None:
     """Return the step that can settle the verdict; None if it is settled. place: the option for the store.
 
     For Linen and NNX of a known case, the command trains both on this machine. For other arms it is `again`, the
@@ -163,7 +163,7 @@ def suggest_next(record: ComparisonRecord, again: list[str], place: list[str]) -
             return make_step(record, "logs", [*again, *place])
         return make_step(record, "by hand")
     compare = ["maxview", "compare", SUGGESTED, "--case", record.case]
-    if record.case in find_unfit([record.case], load_target(load_comparison(SUGGESTED).target)):
+    if record.case in find_unfit_cases([record.case], load_target(load_comparison(SUGGESTED).target)):
         compare += ["--target", MORE_DEVICES]
     compare += ["--until-decided"] if record.verdict == "unknown" and not record.has_died else []
     return make_step(record, "stand-in", [*compare, *place])

@@ -12,7 +12,7 @@ from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.decide_curves import is_rounding
 from tasks.diff.observed import Observations, contrast, notice
 from tasks.diff.parity import MetricParity, is_compared
-from tasks.metrics.merged_steps import have_equal_times, is_exact, last_of_each_step, place_of
+from tasks.metrics.merged_steps import have_equal_times, is_exact, last_of_each_step, place_of_row
 from tasks.metrics.printed import printed_units
 from tasks.records import RunRecord, Source
 from tasks.records.text import counted
@@ -50,7 +50,7 @@ def _compare_log_with_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Obse
         left, right = both["log"].to_numpy(), both["file"].to_numpy()
         units = CLOCK_READS if printed == SECONDS[0] else 0.5
         for at in np.flatnonzero(_disagree(left, right, units)).tolist()[:1]:
-            disagreements.append((both["step"][at], printed, left[at], right[at], place_of(both, at, run=number)))
+            disagreements.append((both["step"][at], printed, left[at], right[at], place_of_row(both, at, run=number)))
     if disagreements:
         step, name, printed_value, value, place = min(disagreements, key=lambda item: item[0])
         also = ", ".join(item[1] for item in disagreements if item[1] != name)
@@ -106,7 +106,7 @@ def find_same_log(arms: Arms, *, aa: bool) -> Observations:
             continue
         message = f"the {what} of {arms[0].name_run(number)} and {arms[1].name_run(other)} show one run"
         shown = ((arms[0], number, run), (arms[1], other, theirs))
-        places = ((arm, "its first step", place_of(each.reading.steps, run=index)) for arm, index, each in shown)
+        places = ((arm, "its first step", place_of_row(each.reading.steps, run=index)) for arm, index, each in shown)
         yield notice("same-log", f"{message}, so there is no second run to compare", *places)
 
 

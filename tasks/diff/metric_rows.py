@@ -10,7 +10,7 @@ from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.decide import decide_exact
 from tasks.diff.undeclared_differences import declared_packages, is_declared
 from tasks.metrics.maxview_metrics import FINAL_LOSS, JAX, MEAN_STEP
-from tasks.metrics.merged_steps import last_of_each_step, place_of
+from tasks.metrics.merged_steps import last_of_each_step, place_of_row
 from tasks.metrics.metric import Metric, number
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
@@ -97,7 +97,7 @@ def _last_common_step(arms: Arms) -> int | None:
 def _loss_at(step: int, arm: ArmRuns) -> Measured:
     """Return the loss of an arm's first run at a step that it has."""
     rows = last_of_each_step(arm.reading.steps).filter(pl.col("step") == step)
-    return number(rows["loss"][0], FINAL_LOSS.decimals or 0, place_of(rows))
+    return number(rows["loss"][0], FINAL_LOSS.decimals or 0, place_of_row(rows))
 
 
 def _decide(

@@ -39,7 +39,7 @@ def contrast(
     return notice(kind, message, *(shown for shown in zip(arms, values, places, strict=True) if shown[1] is not None))
 
 
-def compare(
+def compare_values(
     arms: Arms,
     kind: FindingKind,
     values: tuple[Any, Any],

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns, Arms
-from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of
+from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of_row
 from tasks.metrics.printed import Values, last_digit, round_to, shared_decimals
 from tasks.records import FirstDivergence, Parity, RunRecord, Source
 
@@ -96,7 +96,7 @@ def compare_metric(
 
     Values of training steps are compared bit for bit if every run `is_exact`, else as the logs print them. Evaluations
     are compared as the logs print them. If the runs of an arm differ among themselves at a step, the arms differ there
-    only if `gaps_between` is above 0. only_finite: leave out steps at which a run has NaN or an infinity.
+    only if `nearest_distances` is above 0. only_finite: leave out steps at which a run has NaN or an infinity.
     """
     exact = part == "steps" and _all_exact(arms)
     runs = (_surviving_runs(arms[0]), _surviving_runs(arms[1]))
@@ -110,7 +110,7 @@ def compare_metric(
         values = round_to(values, decimals)
     sides = (values[: len(runs[0])], values[len(runs[0]) :])
     varies = [varies_at(side, exact=exact) for side in sides]
-    gaps = gaps_between(sides)
+    gaps = nearest_distances(sides)
     if not exact:
         gaps = np.round(gaps, decimals)  # 9.701 − 9.7 is not exactly 0.001 in binary
     differs = np.where(varies[0] | varies[1], gaps > 0, varies_at(values, exact=exact))
@@ -218,7 +218,7 @@ def _place(runs: Runs, part: Part, side: Values, index: int, step: int, value: f
 
 def _line_of_step(run: RunRecord, part: Part, step: int, number: int) -> Source | None:
     table = run.reading.steps if part == "steps" else eval_table(run)
-    return place_of(table.filter(pl.col("step") == step), -1, run=number)
+    return place_of_row(table.filter(pl.col("step") == step), -1, run=number)
 
 
 def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:
@@ -231,7 +231,7 @@ def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:
     return np.asarray(~((values == first) | (np.isnan(values) & np.isnan(first))).all(axis=0))
 
 
-def gaps_between(sides: tuple[Values, Values]) -> Values:
+def nearest_distances(sides: tuple[Values, Values]) -> Values:
     """Return the distance between the nearest values of two arms at each step. sides: [runs, steps] of each.
 
     0 where the ranges of the arms' values overlap. At a step with NaN or infinities: 0 if both arms have NaN, if both

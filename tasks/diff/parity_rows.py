@@ -6,7 +6,7 @@ from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.metric_rows import Cells, make_row, missing_decision
 from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_table, shared_metrics
-from tasks.metrics.merged_steps import place_of
+from tasks.metrics.merged_steps import place_of_row
 from tasks.metrics.result_metrics import EVALUATION, LOSS, VALUES
 from tasks.records import Decision, Measured, MetricDiff
 from tasks.records.text import counted
@@ -94,7 +94,7 @@ def _last_cell(arm: ArmRuns) -> Measured:
     if table.is_empty() or not losses:
         return Measured(text="" if table.is_empty() else counted(table.height, "evaluation"))
     last = table[losses[0]].drop_nulls()[-1]
-    return Measured(value=float(last), text=f"{last:g}", source=place_of(table, -1))
+    return Measured(value=float(last), text=f"{last:g}", source=place_of_row(table, -1))
 
 
 def find_lacking_evaluations(arms: Arms) -> Observations:
@@ -107,6 +107,6 @@ def find_lacking_evaluations(arms: Arms) -> Observations:
             continue
         named = ", ".join(map(str, lacking[:SHOWN])) + (", …" if len(lacking) > SHOWN else "")
         message = f"{arm.label} has no evaluation of step {named}; {other.label} has"
-        place = place_of(eval_table(other.first))
+        place = place_of_row(eval_table(other.first))
         yield notice("missing-field", message, (arm, f"{counted(len(mine), 'evaluation')}", None),
                      (other, f"{counted(len(theirs), 'evaluation')}", place))  # fmt: skip

@@ -11,7 +11,7 @@ from tasks.diff.arms import ArmRuns, Arms, numbered
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_rows import make_row
 from tasks.diff.observed import Observations, Observed, contrast, notice, places_of
-from tasks.metrics.merged_steps import place_of
+from tasks.metrics.merged_steps import place_of_row
 from tasks.metrics.result_metrics import END
 from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord, Source, StepCompile, seconds_between
 from tasks.records.text import counted
@@ -91,19 +91,19 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
     lacks_only_end = run.reading.fate == "finished" and run.reading.exit_code is None and not missed
     if not coverage.complete and not run.has_died and (cut or not lacks_only_end):
         message = f"the log of {name} {'is cut off' if cut else 'does not show how the run ended'}"
-        yield notice("incomplete-log", message, (arm, "no EXIT_CODE", place_of(steps, -1, run=number)))
+        yield notice("incomplete-log", message, (arm, "no EXIT_CODE", place_of_row(steps, -1, run=number)))
     if coverage.gaps:
         first, last = coverage.gaps[0]
         message = f"steps are missing in the log of {name}, first {first}–{last}"
-        place = place_of(steps.filter(pl.col("step") > last), run=number)
+        place = place_of_row(steps.filter(pl.col("step") > last), run=number)
         yield notice("missing-steps", message, (arm, f"gaps: {len(coverage.gaps)}", place))
     if coverage.lost:
         message = f"{coverage.lost[0]} (in the log of {name})"
-        yield notice("lost-lines", message, (arm, f"{len(coverage.lost)} ×", place_of(steps, -1, run=number)))
+        yield notice("lost-lines", message, (arm, f"{len(coverage.lost)} ×", place_of_row(steps, -1, run=number)))
     if coverage.rewinds:
         times = counted(coverage.rewinds, "time")
         again = f"went back to an earlier step {times}; for repeated steps the last values count"
-        place = place_of(steps.filter(pl.col("step") <= pl.col("step").shift(1)), run=number)
+        place = place_of_row(steps.filter(pl.col("step") <= pl.col("step").shift(1)), run=number)
         yield notice("restarted", f"{name} {again}", (arm, f"{coverage.rewinds} ×", place))
 
 

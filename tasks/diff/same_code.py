@@ -5,10 +5,10 @@ An arm is one side of a comparison of runs.
 
 from configs.trainers import trainer_class
 from tasks.diff.arms import Arms
-from tasks.diff.observed import Observations, compare, contrast, notice
+from tasks.diff.observed import Observations, compare_values, contrast, notice
 from tasks.diff.setting_differences import config_of
 from tasks.diff.undeclared_differences import software_differs, trainers_differ
-from tasks.metrics.merged_steps import place_of
+from tasks.metrics.merged_steps import place_of_row
 from tasks.resolve.trainers.trainer import SOURCE
 
 SEVERAL = 3  # fewest moved messages that prove other code; a few may have several call sites or another Python
@@ -18,7 +18,7 @@ IMPLEMENTATIONS = frozenset({"linen", "nnx"})  # names of arms that run the two 
 
 def find_other_code(arms: Arms) -> Observations:
     """Yield findings if different code wrote the logs: other source lines of messages, trainers or formats."""
-    places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
+    places = place_of_row(arms[0].reading.steps), place_of_row(arms[1].reading.steps)
     commits = {arm.first.commit for arm in arms}
     if _claim_one_commit(arms):
         moved = _moved_messages(arms)
@@ -34,14 +34,14 @@ def find_other_code(arms: Arms) -> Observations:
     elif (len(commits) == 1 or None in commits) and not _code_is_meant_to_differ(arms):
         files = arms[0].reading.source_file, arms[1].reading.source_file
         message = "step lines were printed by different source lines ({} and {}): not the same code"
-        yield from compare(arms, "source-lines", files, message, places)
+        yield from compare_values(arms, "source-lines", files, message, places)
     if trainers_differ(arms):
         names = [trainer_class(plan.trainer).title for arm in arms if (plan := arm.first.plan)]
         message = "two trainers ({} and {}): each draws its own weights and its own batch, and counts its own memory"
-        yield from compare(arms, "log-format", (names[0], names[1]), message, places)
+        yield from compare_values(arms, "log-format", (names[0], names[1]), message, places)
     elif all(place is not None for place in places):
         formats = arms[0].reading.format, arms[1].reading.format
-        yield from compare(arms, "log-format", formats, "the logs are of different trainers ({} and {})", places)
+        yield from compare_values(arms, "log-format", formats, "the logs are of different trainers ({} and {})", places)
 
 
 def _claim_one_commit(arms: Arms) -> bool:

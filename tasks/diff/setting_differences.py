@@ -22,7 +22,7 @@ KEYS: tuple[tuple[FindingKind, re.Pattern[str]], ...] = (
 LEFT_OUT = "…"  # replaces a run's own names and folders
 
 
-class Difference(Frozen):
+class SettingDifference(Frozen):
     """A setting in which two runs differ: both values, and the kind of its finding."""
 
     name: str  # config key or environment variable
@@ -47,7 +47,7 @@ def own_config(run: RunRecord) -> dict[str, str]:
     return _without_own(config_of(run), run)
 
 
-def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = False) -> Iterator[Difference]:
+def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = False) -> Iterator[SettingDifference]:
     """Yield the differences in config keys that both runs have. planned: only in keys that one of the plans has."""
     sides = own_config(left), own_config(right)
     keys = sides[0].keys() & sides[1].keys()
@@ -57,7 +57,7 @@ def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = Fal
         yield from _compare(key, (sides[0][key], sides[1][key]), sides, inert_of(left))
 
 
-def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
+def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[SettingDifference]:
     """Yield the differences in the environment variables of the runs' plans; none if a run has no plan.
 
     The flags in FLAG_VARIABLES are compared one by one, and yielded under the first variable's name.
@@ -81,13 +81,13 @@ def inert_of(run: RunRecord) -> Inert:
 
 def _compare(
     name: str, values: tuple[str, str], sides: tuple[Mapping[str, str], ...], inert: Inert
-) -> Iterator[Difference]:
+) -> Iterator[SettingDifference]:
     if values[0] == values[1]:
         return
     kind = _kind_of_key(name)
     if kind != "xla-flags":
         why = inert.why(name, *sides)
-        yield Difference(name=name, values=values, kind="inert" if why else kind, why=why or "")
+        yield SettingDifference(name=name, values=values, kind="inert" if why else kind, why=why or "")
         return
     flags = [set(value.split()) for value in values]
     reasons = {flag: inert.why(flag.strip("-'\"").partition("=")[0]) for flag in flags[0] ^ flags[1]}
@@ -98,7 +98,7 @@ def _compare(
         if any(alone):
             why = next((reason for reason in reasons.values() if reason), "") if only else ""
             shown = (alone[0] or "none", alone[1] or "none")
-            yield Difference(name=name, values=shown, kind="inert" if only else kind, why=why)
+            yield SettingDifference(name=name, values=shown, kind="inert" if only else kind, why=why)
 
 
 def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:

@@ -14,7 +14,7 @@ from tasks.diff.parity import MIN_STEPS, NOISY_NAMES, POSITION_COLUMNS, MetricPa
 from tasks.diff.setting_differences import config_of
 from tasks.diff.state_rows import find_untrained
 from tasks.diff.undeclared_differences import trainers_differ
-from tasks.metrics.merged_steps import is_exact, place_of
+from tasks.metrics.merged_steps import is_exact, place_of_row
 from tasks.records import Source
 
 # config keys that should change the losses of every training
@@ -24,7 +24,7 @@ _ARRAY = re.compile(r"param")  # beginning of the names of fields about a parame
 OFF = frozenset({"False", "false", "0", "0.0"})  # values of enable_dropout without dropout
 
 
-class Field(Frozen):
+class FieldSummary(Frozen):
     """A summary of the values of one field of the step lines or metrics files, over all runs of an arm."""
 
     count: int  # number of values, without NaN
@@ -63,7 +63,7 @@ def find_missing_effects(arms: Arms, declared: frozenset[str], parities: Sequenc
     The fields of both arms are compared only if the arms have the same log format and trainer.
     """
     exact = all(is_exact(run) for arm in arms for run in arm.runs)
-    fields = read_fields(arms[0], exact=exact), read_fields(arms[1], exact=exact)
+    fields = numeric_fields(arms[0], exact=exact), numeric_fields(arms[1], exact=exact)
     if arms[0].reading.format == arms[1].reading.format and not trainers_differ(arms):
         yield from _compare_fields(arms, *fields)
     for arm, read in zip(arms, fields, strict=True):
@@ -72,12 +72,12 @@ def find_missing_effects(arms: Arms, declared: frozenset[str], parities: Sequenc
     yield from _without_effect(arms, declared, parities)
 
 
-def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
+def numeric_fields(arm: ArmRuns, *, exact: bool) -> dict[str, FieldSummary]:
     """Return name → values of the numeric fields of the arm's step lines.
 
     exact: use a run's metrics file instead, if the run has one.
     """
-    fields: dict[str, Field] = {}
+    fields: dict[str, FieldSummary] = {}
     for number, run in enumerate(arm.runs):
         table = run.metrics if exact and run.metrics is not None else run.reading.steps
         for name, kind in table.schema.items():
@@ -87,7 +87,7 @@ def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
             if values.is_empty():
                 continue
             before, seen = fields.get(name), values.to_numpy()
-            fields[name] = Field(
+            fields[name] = FieldSummary(
                 count=seen.size + (before.count if before else 0),
                 low=min(float(seen.min()), before.low if before else inf),
                 high=max(float(seen.max()), before.high if before else -inf),
@@ -98,10 +98,10 @@ def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
 
 def _first_that_moves(steps: pl.DataFrame, name: str, run: int) -> Source | None:
     moving = steps.filter(pl.col(name).is_not_null() & (pl.col(name) != 0)) if name in steps.columns else steps
-    return place_of(steps if moving.is_empty() else moving, run=run)
+    return place_of_row(steps if moving.is_empty() else moving, run=run)
 
 
-def _compare_fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Observations:
+def _compare_fields(arms: Arms, left: dict[str, FieldSummary], right: dict[str, FieldSummary]) -> Observations:
     if not left or not right:
         return  # an arm without steps has died, or its log is empty
     pairs = ((arms[0], arms[1], left, right), (arms[1], arms[0], right, left))
@@ -123,7 +123,7 @@ def _compare_fields(arms: Arms, left: dict[str, Field], right: dict[str, Field])
             yield notice("constant-field" if have.low else "zero-field", message, *shown)
 
 
-def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:
+def _frozen_fields(arm: ArmRuns, fields: dict[str, FieldSummary]) -> Observations:
     """Yield findings for fields about a parameter array (`params/…`, `param_norm/…`) that never change."""
     for name, field in fields.items():
         if _ARRAY.match(name) and field.is_constant and field.count >= MIN_STEPS:

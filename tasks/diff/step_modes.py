@@ -27,7 +27,7 @@ def describe_modes(arms: Arms) -> str:
     mean = 100 * float(np.exp(candidate).mean() / np.exp(baseline).mean() - 1)
     usual = float(np.median(baseline))
     parts = [(candidate[high == side], high == side) for high in [candidate > border] for side in (True, False)]
-    told = [f"{name_steps(chosen, order)} {_size(float(np.median(values)) - usual)}" for values, chosen in parts]
+    told = [f"{name_share(chosen, order)} {_size(float(np.median(values)) - usual)}" for values, chosen in parts]
     return f"the mean step {mean:+.1f} %: {', '.join(told)}"
 
 
@@ -51,7 +51,7 @@ def _logs_of(arm: ArmRuns) -> tuple[Logs, NDArray[np.int64]]:
     return np.log(np.concatenate(runs)), np.concatenate(numbers)
 
 
-def name_steps(chosen: NDArray[np.bool_], order: NDArray[np.int64]) -> str:
+def name_share(chosen: NDArray[np.bool_], order: NDArray[np.int64]) -> str:
     """Return which steps these are: `every third step`, else their share: `2 of 3 steps`."""
     at = order[chosen]
     steps = {int(b - a) for a, b in pairwise(at) if b > a}

@@ -18,7 +18,7 @@ from tasks.diff.next_step import make_step
 from tasks.diff.program_time_rows import longer_limit
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records import ComparisonRecord, NextStep, RunPlan, RunRecord
-from tasks.resolve.arm_config import find_unfit
+from tasks.resolve.arm_config import find_unfit_cases
 from tasks.store.mirror import name_store, out_option
 
 TIMES = frozenset({PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name})
@@ -97,11 +97,11 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
         has_more = cases < len(load_comparison(record.comparison).cases)
         return make_step(record, "other cases", [*compare, *options]) if has_more else make_step(record, "by hand")
     every = list_names("cases")
-    unfit = list(find_unfit(every, place)) if cases > 1 else []  # not for one case: this reads every case
+    unfit = list(find_unfit_cases(every, place)) if cases > 1 else []  # not for one case: this reads every case
     if cases < len(every) - len(unfit):
         return make_step(record, "every case", [*compare, "--case", "all", *options])
     for target in map(load_target, list_names("targets")):
-        fit = [case for case in unfit if case not in find_unfit(unfit, target)]
+        fit = [case for case in unfit if case not in find_unfit_cases(unfit, target)]
         if fit and target.trains_here and target.platform == "cpu":  # JAX emulates any number of devices on a CPU
             words = [*compare, *(word for case in fit for word in ("--case", case)), "--target", target.name, *same]
             return make_step(record, "other cases", words)

@@ -15,7 +15,7 @@ from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.metric_rows import make_row, missing_decision
 from tasks.diff.noise import Past, estimate_noise_between, learn_noise
-from tasks.metrics.merged_steps import place_of, timed_steps
+from tasks.metrics.merged_steps import place_of_row, timed_steps
 from tasks.metrics.metric import Metric
 from tasks.metrics.step_time_levels import CLOSE
 from tasks.metrics.time_account import COMPUTE, is_steady
@@ -214,7 +214,7 @@ def _level_cell(arm: ArmRuns, levels: list[StepLevels], metric: Metric) -> Measu
     # the geometric mean over the runs, because effects are differences of logarithms
     level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
     # the level's own error is not shown: the interval of the difference includes it
-    return Measured(value=level, text=f"{level:.{metric.decimals}f}", source=place_of(arm.reading.steps, 1))
+    return Measured(value=level, text=f"{level:.{metric.decimals}f}", source=place_of_row(arm.reading.steps, 1))
 
 
 def _grown_part(arms: Arms, slower: int) -> str:

@@ -9,14 +9,14 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns, Arms, numbered
-from tasks.diff.observed import Observations, Observed, compare, notice, places_of
+from tasks.diff.observed import Observations, Observed, compare_values, notice, places_of
 from tasks.diff.setting_differences import (
     IMPLEMENTATION_KEYS,
-    Difference,
+    SettingDifference,
     config_differences,
     variable_differences,
 )
-from tasks.metrics.merged_steps import RATE, place_of
+from tasks.metrics.merged_steps import RATE, place_of_row
 from tasks.records import Environment, RunReading, RunRecord
 from tasks.resolve.trainers.trainer import SOURCE
 
@@ -54,9 +54,9 @@ def find_environment_differences(arms: Arms) -> Observations:
         # if JAX differs, so does jaxlib: no second finding
         if is_declared(name, declared) or (name == "jaxlib" and here[0].jax != here[1].jax):
             continue
-        yield from compare(arms, kind, values, message, places_of(arms, name))
+        yield from compare_values(arms, kind, values, message, places_of(arms, name))
     meshes = show_mesh(here[0]), show_mesh(here[1])
-    yield from compare(arms, "mesh", meshes, "different meshes ({} and {})", places_of(arms, "num_devices"))
+    yield from compare_values(arms, "mesh", meshes, "different meshes ({} and {})", places_of(arms, "num_devices"))
     yield from _compare_packages(arms, declared)
     yield from _declared_versions(arms, declared)
     yield from _mixed_runs(arms)
@@ -116,7 +116,7 @@ def _compare_packages(arms: Arms, declared: frozenset[str]) -> Observations:
     shown = {"jax", "jaxlib", SOURCE} | declared  # other findings show these
     for key in sorted((left.versions.keys() | right.versions.keys()) - shown):
         values = str(left.versions.get(key)), str(right.versions.get(key))
-        yield from compare(arms, "package-version", values, f"different versions of {key} ({{}} and {{}})")
+        yield from compare_values(arms, "package-version", values, f"different versions of {key} ({{}} and {{}})")
 
 
 def _declared_versions(arms: Arms, declared: frozenset[str]) -> Observations:
@@ -180,7 +180,7 @@ def _mixed(arm: ArmRuns, name: str, field: str, pair: tuple[tuple[int, Any], tup
     shown = []
     for number, value in pair:
         reading = arm.runs[number].reading
-        place = reading.sources.get(field) or place_of(reading.steps)
+        place = reading.sources.get(field) or place_of_row(reading.steps)
         shown.append((arm, f"run {number + 1}: {value}", place and numbered(place, number)))
     return notice("mixed-runs", f"runs of {arm.label} have different {name} ({pair[0][1]} and {pair[1][1]})", *shown)
 
@@ -189,17 +189,19 @@ def find_work_differences(arms: Arms, declared: frozenset[str]) -> Observations:
     """Yield findings for undeclared differences in FLOPs, tokens, steps, config keys and environment variables."""
     left, right = arms[0].reading, arms[1].reading
     yield from _compare_flops(arms)
-    ends = place_of(left.steps, -1), place_of(right.steps, -1)
+    ends = place_of_row(left.steps, -1), place_of_row(right.steps, -1)
     tokens = _value_at(left, "total_weights", -1), _value_at(right, "total_weights", -1)
-    yield from compare(arms, "tokens", tokens, "different numbers of tokens per step ({} and {})", ends)
+    yield from compare_values(arms, "tokens", tokens, "different numbers of tokens per step ({} and {})", ends)
     yield from _compare_token_counts(arms)
-    begins, counts = (place_of(left.steps), place_of(right.steps)), (arms[0].counts_from, arms[1].counts_from)
+    begins, counts = (place_of_row(left.steps), place_of_row(right.steps)), (arms[0].counts_from, arms[1].counts_from)
     message = "the logs count their steps from {} and from {}: the n-th of one is compared with the n-th of the other"
-    yield from compare(arms, "numbering", counts, message, begins)
+    yield from compare_values(arms, "numbering", counts, message, begins)
     for index, word, places in ((0, "began", begins), (-1, "ended", ends)):
         steps = _value_at(left, "step", index), _value_at(right, "step", index)
         if index == 0 or not any(arm.dead for arm in arms):
-            yield from compare(arms, "steps", steps, f"the arms {word} at different steps ({{}} and {{}})", places)
+            yield from compare_values(
+                arms, "steps", steps, f"the arms {word} at different steps ({{}} and {{}})", places
+            )
     yield from _compare_configs(arms, declared)
 
 
@@ -220,7 +222,7 @@ def _compare_flops(arms: Arms) -> Observations:
         if abs(left - right) <= HALF_A_DIGIT * sum(devices):
             return
     message = "the model does different work per step ({} and {} TFLOPs)"
-    yield from compare(arms, "flops", (left, right), message, places_of(arms, "flops"))
+    yield from compare_values(arms, "flops", (left, right), message, places_of(arms, "flops"))
 
 
 def _compare_token_counts(arms: Arms) -> Observations:
@@ -235,8 +237,8 @@ def _compare_token_counts(arms: Arms) -> Observations:
             "seconds per step × Tokens/s/device gives {:.0f} and {:.0f} tokens per step: the arms do different work or "
             "use different units"
         )
-        places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
-        yield from compare(arms, "tokens", (left, right), message, places)
+        places = place_of_row(arms[0].reading.steps), place_of_row(arms[1].reading.steps)
+        yield from compare_values(arms, "tokens", (left, right), message, places)
 
 
 def _tokens_of_step(reading: RunReading) -> float | None:
@@ -264,7 +266,7 @@ def _compare_configs(arms: Arms, declared: frozenset[str]) -> Observations:
     yield from _observe_settings(arms, [*differences, *variable_differences(*runs)])
 
 
-def _observe_settings(arms: Arms, differences: Sequence[Difference]) -> Observations:
+def _observe_settings(arms: Arms, differences: Sequence[SettingDifference]) -> Observations:
     """Yield one observation per setting.
 
     Settings without effect for the same reason share one; so do more than SINGLE settings of a kind.
@@ -276,10 +278,10 @@ def _observe_settings(arms: Arms, differences: Sequence[Difference]) -> Observat
             continue
         for item in same:
             message = f"{item.name} differs ({{}} and {{}}), but is not declared to differ"
-            yield from compare(arms, kind, item.values, message, places_of(arms, f"config.{item.name}"))
+            yield from compare_values(arms, kind, item.values, message, places_of(arms, f"config.{item.name}"))
 
 
-def _join_settings(arms: Arms, kind: FindingKind, differences: list[Difference], why: str) -> Observed:
+def _join_settings(arms: Arms, kind: FindingKind, differences: list[SettingDifference], why: str) -> Observed:
     """Return one observation for several settings, with their values as evidence."""
     shown = ", ".join(item.name for item in differences[:SINGLE])
     shown += f" and {len(differences) - SINGLE} more" if len(differences) > SINGLE else ""

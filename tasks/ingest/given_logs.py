@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from configs.schema import Frozen
-from tasks.ingest.log_sources import SCHEME, list_logs, list_places, on_this_machine
+from tasks.ingest.log_sources import SCHEME, list_files, list_logs, on_this_machine
 from tasks.metrics.merged_steps import have_equal_times
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape
@@ -122,7 +122,7 @@ def _find_files(word: str) -> list[tuple[str, bool]]:
     elif wild and not os.path.exists(word):
         found = [name for name in sorted(glob.glob(word, recursive=True)) if Path(name).is_file()]
     else:
-        found = list_places(word)
+        found = list_files(word)
     if not found:
         raise LogFormatError(f"{word}: contains no file; check the path")
     return [(place, found == [word]) for place in found]

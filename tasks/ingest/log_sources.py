@@ -64,7 +64,7 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
         if stream is None:
             raise LogFormatError("-: there is no standard input here; name a file")
         return [("standard input", scrape_stream(stream, on_progress=on_progress))]
-    places = list_places(name)
+    places = list_files(name)
     if places == [name]:
         return [(name, _read_place(name))]
     readings = []
@@ -107,7 +107,7 @@ def _read_place(place: str) -> LogReading:
         return scrape_chunks(partial(read_file, path), name=place)
 
 
-def list_places(name: str) -> list[str]:
+def list_files(name: str) -> list[str]:
     """Return the files in a folder, or `list_logs` of a gs:// address; for any other name, the name itself."""
     if name.startswith(SCHEME):
         return list_logs(name)

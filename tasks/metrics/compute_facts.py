@@ -4,7 +4,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from tasks.metrics.merged_steps import cpu_seconds, timed_steps, waited_seconds
+from tasks.metrics.merged_steps import cpu_seconds, timed_steps, waited_per_step
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_account import account_death, account_run, seconds_between_steps
@@ -12,9 +12,9 @@ from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import RunFacts, RunRecord
 
 
-def facts_of(run: RunRecord) -> RunFacts:
+def facts_of_run(run: RunRecord) -> RunFacts:
     """Return the facts of a run: the stored facts if this package's code is still the same, else computed facts."""
-    if run.facts is not None and run.facts.code == digest_code():
+    if run.facts is not None and run.facts.code == digest_package():
         return run.facts
     return run.derive("facts", compute_facts)
 
@@ -27,7 +27,7 @@ def with_facts(run: RunRecord) -> RunRecord:
 def compute_facts(run: RunRecord) -> RunFacts:
     """Compute the facts of a run from its parsed log, its metrics file and the trainer's report."""
     table, unit = timed_steps(run)
-    seconds, waited = table["seconds"].to_numpy()[1:], waited_seconds(run)
+    seconds, waited = table["seconds"].to_numpy()[1:], waited_per_step(run)
     wall = find_levels(seconds, unit=unit)
     # waiting for other programs on the same machine is not counted as step time: docs/decisions/0050
     steady = wall if waited is None else find_levels(seconds - waited, unit=unit)
@@ -36,7 +36,7 @@ def compute_facts(run: RunRecord) -> RunFacts:
     used = cpu_seconds(run)
     found = {STEP_TIME.name: steady, CPU_TIME.name: None if used is None else find_levels(used)}
     facts = RunFacts(
-        code=digest_code(),
+        code=digest_package(),
         levels={name: levels for name, levels in found.items() if levels},
         wall=wall,
         account=account_run(run) or account_death(run),
@@ -46,7 +46,7 @@ def compute_facts(run: RunRecord) -> RunFacts:
 
 
 @cache
-def digest_code() -> str:
+def digest_package() -> str:
     """Return a digest of this package's source. It is stored with the facts: another digest makes them stale."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]

@@ -1,6 +1,6 @@
 """The metrics of MaxView (a web tool that compares two logs), with the digits that MaxView prints."""
 
-from tasks.metrics.merged_steps import place_of
+from tasks.metrics.merged_steps import place_of_row
 from tasks.metrics.metric import Metric, OfRun, number
 from tasks.records import Measured, RunRecord, Source
 
@@ -14,7 +14,7 @@ def last_step(column: str, decimals: int) -> OfRun:
     def read(run: RunRecord) -> Measured:
         steps = run.reading.steps
         value = steps[column][-1] if steps.height and column in steps.columns else None
-        return Measured() if value is None else number(value, decimals, place_of(steps, -1))
+        return Measured() if value is None else number(value, decimals, place_of_row(steps, -1))
 
     return read
 
@@ -23,7 +23,9 @@ def mean_step(run: RunRecord) -> Measured:
     """Return the mean of the printed seconds of all step lines except those of step 0."""
     steps = run.reading.steps
     steps = steps.filter((steps["step"] != 0) & steps["seconds"].is_not_null())
-    return Measured() if steps.is_empty() else number(float(steps["seconds"].sum()) / steps.height, 3, place_of(steps))
+    return (
+        Measured() if steps.is_empty() else number(float(steps["seconds"].sum()) / steps.height, 3, place_of_row(steps))
+    )
 
 
 def parameters(run: RunRecord) -> Measured:

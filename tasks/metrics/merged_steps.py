@@ -64,7 +64,7 @@ def is_exact(run: RunRecord) -> bool:
     return metrics is not None and metrics.height > 0 and {"step", "step_time_s", "loss"} <= set(metrics.columns)
 
 
-def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
+def waited_per_step(run: RunRecord) -> NDArray[np.float64] | None:
     """Return, for every step after the first, the seconds that the trainer's threads waited for other programs.
 
     None unless the run `is_exact` and its trainer measured them for every step. Meaningful only on CPUs.
@@ -84,7 +84,7 @@ def _measured(run: RunRecord, column: str) -> NDArray[np.float64] | None:
     return None if values.null_count() else values.to_numpy()[1:]
 
 
-def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
+def place_of_row(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
     """Return the place in the log of one row of a step table; None if unknown. run: index of the run in its version."""
     if not -steps.height <= index < steps.height or steps["line"][index] is None:
         return None

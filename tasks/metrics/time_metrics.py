@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 import polars as pl
 
-from tasks.metrics.merged_steps import last_of_each_step, place_of, step_table
+from tasks.metrics.merged_steps import last_of_each_step, place_of_row, step_table
 from tasks.metrics.metric import Metric, number
 from tasks.metrics.time_account import COMPUTE, is_stall, is_steady
 from tasks.records import Measured, RunFacts, RunRecord, seconds_between
@@ -34,7 +34,7 @@ def first_step(run: RunRecord) -> Measured:
     table = step_table(run)
     if not table.height or table["seconds"][0] is None:
         return Measured()
-    return number(table["seconds"][0], 3, place_of(table))
+    return number(table["seconds"][0], 3, place_of_row(table))
 
 
 def mfu_percent(run: RunRecord, seconds: float) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tasks.observe.inject.maxview_observe.meaning import meaning_of
 from tasks.programs.program_work import locate
 from tasks.programs.source_lines import find_source_line, is_library
-from tasks.programs.value_graph import FREE, RANDOM, Graph, Input, Node, Value, count_bytes, digest, shape_of
+from tasks.programs.value_graph import FREE, RANDOM, Graph, Input, Node, Value, array_type, count_bytes, hash_parts
 
 type Transcript = Mapping[str, Any]  # the JSON that `model/compile/stablehlo.py` prints
 type Operation = Mapping[str, Any]
@@ -85,7 +85,7 @@ class _Builder:
             info = attributes.get("jax.result_info", "").strip('"')
             name = replaced.get(number) or (info.partition("[")[2].rstrip("]") and info) or f"result {number}"
             sharding = self.describe_sharding(attributes.get("sdy.sharding", ""))
-            placed = digest(value.exact, sharding) if sharding.strip("(-, )") else value.exact
+            placed = hash_parts(value.exact, sharding) if sharding.strip("(-, )") else value.exact
             self.graph.outputs[_unique(name, self.graph.outputs)] = Value(value.value, placed)
 
     def describe_sharding(self, sharding: str) -> str:
@@ -117,7 +117,7 @@ class _Builder:
             elif name in PLACEMENTS:
                 made = self.placement(one, read, around)
             elif name == BARRIER:
-                made = [value._replace(exact=digest(BARRIER, value.exact)) for value in read]
+                made = [value._replace(exact=hash_parts(BARRIER, value.exact)) for value in read]
             else:
                 made = self.operation(one, read, env, around)
             env.update(zip(one["results"], made, strict=True))
@@ -141,7 +141,7 @@ class _Builder:
                 for number, one in enumerate(function["arguments"])
             }
             returned = self.block(function["operations"], given, Around())
-            self.bodies[callee] = digest(*(value.exact for value in returned))
+            self.bodies[callee] = hash_parts(*(value.exact for value in returned))
         return self.bodies[callee]
 
     def placement(self, one: Operation, read: Sequence[Value], around: Around) -> list[Value]:
@@ -151,7 +151,7 @@ class _Builder:
         if around.record:
             key = sharding, self.sources[self.find_place(one["place"], around)]
             self.graph.placements[key] = self.graph.placements.get(key, 0) + around.times
-        return [value._replace(exact=digest("placed", sharding, value.exact)) for value in read]
+        return [value._replace(exact=hash_parts("placed", sharding, value.exact)) for value in read]
 
     def find_place(self, place: int, around: Around) -> int:
         """Return the place to report for an operation: `place`, or the call around it if `place` is in a library."""
@@ -163,13 +163,13 @@ class _Builder:
         for region in one.get("regions", ()):
             given = {number: Value.leaf("element", place) for place, number in enumerate(region["arguments"])}
             returned = self.block(region["operations"], {**env, **given}, Around(call=around.call))
-            inner.append(digest(*(value.exact for value in returned)))
+            inner.append(hash_parts(*(value.exact for value in returned)))
         return self.make_operation(one, read, "".join(inner), around)
 
     def make_operation(self, one: Operation, read: Sequence[Value], inner: str, around: Around) -> list[Value]:
         """Return the results of an operation; add it to the graph if `around.record`. inner: its regions' hashes."""
         name, detail = one["name"], self.detail(one)
-        key = digest(name, detail, inner, one["reads"], one["makes"])
+        key = hash_parts(name, detail, inner, one["reads"], one["makes"])
         whole = Value.combine(key, of=read, ordered=name not in COMMUTATIVE)
         made = [Value.combine(n, of=[whole]) for n in range(len(one["results"]))]
         if name == "stablehlo.constant" and (found := _INTEGER.fullmatch(one["attributes"].get("value", ""))):
@@ -310,6 +310,6 @@ def _count_flops(one: Operation) -> int:
     """Return the FLOPs of a matrix product; a multiplication and an addition count one each."""
     text = one["attributes"].get("dot_dimension_numbers", "")
     found = re.search(r"lhs_contracting_dimensions = \[([\d, ]*)\]", text)
-    left, made = shape_of(one["reads"][0])[0], shape_of(one["makes"][0])[0]
+    left, made = array_type(one["reads"][0])[0], array_type(one["makes"][0])[0]
     axes = [int(axis) for axis in found[1].split(",")] if found and found[1] else []
     return 2 * math.prod(made) * math.prod(left[axis] for axis in axes)

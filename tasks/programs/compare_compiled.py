@@ -23,7 +23,7 @@ NONE = "none"  # text for a side without the array or the units
 type Units = Sequence[Sequence[Unit]]  # of the baseline and of the candidate
 
 
-class Side(NamedTuple):
+class ProgramSide(NamedTuple):
     """One arm's program. analysis: None without the optimised text."""
 
     program: CompiledProgram
@@ -53,7 +53,7 @@ class Scale(NamedTuple):
         return self.share(after.cycles - before.cycles, after.collective_bytes - before.collective_bytes)
 
 
-def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
+def compare_programs(baseline: ProgramSide, candidate: ProgramSide) -> ProgramComparison:
     """Return the comparison of two programs. It lists no difference if `same_text`."""
     sides = (baseline, candidate)
     found = [] if same_text(*sides) else list(_differences(sides, _scale(sides)))
@@ -71,13 +71,13 @@ def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
     )
 
 
-def same_text(baseline: Side, candidate: Side) -> bool:
+def same_text(baseline: ProgramSide, candidate: ProgramSide) -> bool:
     """Return whether both optimised programs are the same except for names and locations. False if unknown."""
     prints = [side.program.fingerprints and side.program.fingerprints.optimised for side in (baseline, candidate)]
     return prints[0] is not None and prints[0] == prints[1]
 
 
-def _scale(sides: Sequence[Side]) -> Scale:
+def _scale(sides: Sequence[ProgramSide]) -> Scale:
     work = [side.analysis.work.work for side in sides if side.analysis]
     return Scale(
         cycles=max((one.cycles for one in work), default=0),
@@ -86,7 +86,7 @@ def _scale(sides: Sequence[Side]) -> Scale:
     )
 
 
-def _differences(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
+def _differences(sides: Sequence[ProgramSide], scale: Scale) -> Iterator[ProgramDifference]:
     yield from _compare_arrays(sides, scale)
     yield from _compare_donation(sides, scale)
     every = [side.analysis.units for side in sides if side.analysis is not None]
@@ -116,7 +116,7 @@ def _partition(sides: Units, condition: Callable[[Unit], bool]) -> tuple[Units, 
     return chosen, [[unit for unit in units if not condition(unit)] for units in sides]
 
 
-def _compare_arrays(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
+def _compare_arrays(sides: Sequence[ProgramSide], scale: Scale) -> Iterator[ProgramDifference]:
     """Yield the inputs that differ in shape, type or sharding, or that one side lacks, grouped by the change.
 
     Yields nothing if the sides have no input name in common.
@@ -154,7 +154,7 @@ def _describe_change(left: InputArray | None, right: InputArray | None) -> str:
     return " and ".join(name for name in ("shape", "dtype", "sharding") if getattr(left, name) != getattr(right, name))
 
 
-def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
+def _compare_donation(sides: Sequence[ProgramSide], scale: Scale) -> Iterator[ProgramDifference]:
     """Yield the difference in outputs that are written in place of inputs (donation), unless it is small or unknown."""
     memories = [side.program.memory for side in sides if side.program.memory is not None]
     if len(memories) < 2:
@@ -195,7 +195,9 @@ def _keeps(unit: Unit) -> bool:
     return unit.kind == "other" and (unit.detail == "AllocateBuffer" or unit.instruction.op_name.endswith(slices))
 
 
-def _compare_recomputing(sides: Sequence[Side], recomputed: Units, kept: Units, scale: Scale) -> ProgramDifference:
+def _compare_recomputing(
+    sides: Sequence[ProgramSide], recomputed: Units, kept: Units, scale: Scale
+) -> ProgramDifference:
     """Return the difference in rematerialisation: values that the backward pass recomputes, or that are kept for it.
 
     recomputed: the units that recompute values. kept: the units that store or read kept values.
@@ -249,7 +251,7 @@ def _compare_types(units: Units, types: Collection[str], scale: Scale) -> Progra
     )
 
 
-def _compare_temporary(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
+def _compare_temporary(sides: Sequence[ProgramSide], scale: Scale) -> Iterator[ProgramDifference]:
     sizes = [_temporary(side) for side in sides]
     share, cost = scale.share(memory=sizes[1] - sizes[0])
     if abs(share) >= MIN_SHARE:
@@ -263,7 +265,7 @@ def _compare_temporary(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramD
         )
 
 
-def _temporary(side: Side) -> int:
+def _temporary(side: ProgramSide) -> int:
     return side.program.memory.temp if side.program.memory else 0
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tasks.programs.build_graph import Transcript, make_graph
 from tasks.programs.read_with_jax import read_with_jax
 from tasks.programs.source_lines import name_function
-from tasks.programs.value_graph import FREE, RANDOM, Graph, Input, Node, shape_of
+from tasks.programs.value_graph import FREE, RANDOM, Graph, Input, Node, array_type
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.text import counted
 
@@ -24,7 +24,7 @@ _REPEATS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stable
 type Literals = Mapping[str, str]  # exact hash of a constant → its text
 
 
-class Difference(NamedTuple):
+class NodeDifference(NamedTuple):
     """A node (operation) of one program that the other program lacks, or computes from other values."""
 
     side: int  # program of `node`: 0 for the baseline, 1 for the candidate
@@ -78,7 +78,7 @@ def _same(answer: ProgramAnswer, sentence: str, hashes: tuple[str, str]) -> Prog
     return ProgramExplanation(answer=answer, sentence=sentence, hashes=hashes)
 
 
-def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side: int) -> Iterator[Difference]:
+def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side: int) -> Iterator[NodeDifference]:
     """Yield the nodes of program `side` whose results the other program lacks, without constants and consequences.
 
     A node is no consequence if it has no partner, reads only common values, or reads other constants than its partner.
@@ -93,7 +93,7 @@ def _find_differences(sides: Sequence[Graph], literals: Sequence[Literals], side
         is_first = all(read in other.values for read in node.reads if read not in own)
         rereads = partner is not None and read_literals(node, own) != read_literals(partner, others)
         if partner is None or is_first or rereads:
-            yield Difference(side, node, partner, is_first)
+            yield NodeDifference(side, node, partner, is_first)
 
 
 def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
@@ -147,8 +147,8 @@ def _shorten_number(text: str) -> str:
 
 def _describe(node: Node, literals: Literals) -> str:
     """Return a node as text, e.g. `convert bf16 → f32[4,256,64]` or `add f32[4,256,1] with 1e-05`."""
-    reads = [shape_of(kind) for read, kind in zip(node.reads, node.types[0], strict=True) if read not in literals]
-    (shape, kind) = shape_of(node.types[1][0]) if node.types[1] else ((), "")
+    reads = [array_type(kind) for read, kind in zip(node.reads, node.types[0], strict=True) if read not in literals]
+    (shape, kind) = array_type(node.types[1][0]) if node.types[1] else ((), "")
     name = "random bits" if node.name == RANDOM else node.name.rpartition(".")[2]
     made = f"{kind}[{','.join(map(str, shape))}]"
     kinds = [one for _, one in reads]
@@ -159,13 +159,13 @@ def _describe(node: Node, literals: Literals) -> str:
 
 
 def _group(
-    found: Iterable[Difference], sides: Sequence[Graph], literals: Sequence[Literals], names: tuple[str, str]
+    found: Iterable[NodeDifference], sides: Sequence[Graph], literals: Sequence[Literals], names: tuple[str, str]
 ) -> list[OperationDifference]:
     """Return one row per function and pass. Rows that have a difference with `is_first` precede the others.
 
     Operations in FREE count only with `is_first`.
     """
-    groups: dict[tuple[str, str], list[Difference]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[NodeDifference]] = defaultdict(list)
     for one in found:
         if one.node.name not in FREE or one.is_first:
             # a candidate's node belongs to its partner's function, so that both are in one row
@@ -183,7 +183,7 @@ def _group(
 
 
 def _make_row(
-    listed: Sequence[Difference],
+    listed: Sequence[NodeDifference],
     phase: str,
     literals: Sequence[Literals],
     totals: tuple[int, int],
@@ -219,7 +219,7 @@ def _count_words(nodes: Iterable[Node], literals: Literals) -> tuple[str, ...]:
     return (*named, f"and {more} more") if more > 0 else tuple(named)
 
 
-def _line_of(listed: Sequence[Difference], side: int) -> CodeLine | None:
+def _line_of(listed: Sequence[NodeDifference], side: int) -> CodeLine | None:
     """Return the line of the side's first node with `is_first`, else of its first node; None if it has no file."""
     own = [one for one in listed if one.side == side]
     first = next((one for one in own if one.is_first), own[0] if own else None)
@@ -253,7 +253,7 @@ def _compare_inputs(baseline: Graph, candidate: Graph) -> Iterator[InputDifferen
 
 
 def _say_input(one: Input) -> str:
-    shape, kind = shape_of(one.type)
+    shape, kind = array_type(one.type)
     split = f" {one.sharding}" if one.sharding.strip("(-, )") else ""
     return f"{kind}[{','.join(map(str, shape))}]{split}" + (", donated" if one.donated else "")
 

@@ -43,7 +43,7 @@ class Value(NamedTuple):
     @classmethod
     def leaf(cls, *parts: object) -> Self:
         """Return a value without operands, identified by these parts."""
-        found = digest(*parts)
+        found = hash_parts(*parts)
         return cls(found, found)
 
     @classmethod
@@ -53,7 +53,7 @@ class Value(NamedTuple):
         if not ordered:
             sides = [sorted(side) for side in sides]
         carries = reduce(or_, (one.carries for one in of), 0)
-        return cls(digest(*parts, *sides[0]), digest(*parts, *sides[1]), carries)
+        return cls(hash_parts(*parts, *sides[0]), hash_parts(*parts, *sides[1]), carries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,12 @@ class Graph:
         return hashlib.sha256(repr((inputs, outputs)).encode()).hexdigest()
 
 
-def digest(*parts: object) -> str:
+def hash_parts(*parts: object) -> str:
     """Return the hash of these parts."""
     return hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=12).hexdigest()
 
 
-def shape_of(type_: str) -> tuple[tuple[int, ...], str]:
+def array_type(type_: str) -> tuple[tuple[int, ...], str]:
     """Return the shape and the element type of an array type such as `tensor<4x256xbf16>`; `()` and "" for others."""
     found = _TENSOR.match(type_)
     if not found:
@@ -126,6 +126,6 @@ def shape_of(type_: str) -> tuple[tuple[int, ...], str]:
 
 def count_bytes(type_: str) -> int:
     """Return the bytes of an array of this type, at least one per element; 0 if the type names no bits."""
-    shape, kind = shape_of(type_)
+    shape, kind = array_type(type_)
     bits = _BITS.findall(kind)
     return math.prod(shape) * max(int(bits[0]) // 8, 1) if bits else 0

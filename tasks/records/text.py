@@ -42,7 +42,7 @@ def visible(text: str) -> str:
     return _COLOUR.sub("", text).translate(_VISIBLE)
 
 
-def plain(text: str) -> str:
+def escape_rich(text: str) -> str:
     """Return text for rich's console: as `visible`, and with rich markup escaped."""
     return escape(visible(text))
 

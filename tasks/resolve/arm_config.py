@@ -15,7 +15,7 @@ from configs.checks import Devices
 from configs.comparison import Comparison, Target, arm_layer, load_layer, read_set_layer
 from configs.errors import Problems
 from configs.installed import machine_memory_gib
-from configs.load import COMMAND_LINE, Value, explain, layer_from_map, layer_from_overrides, merge_layers
+from configs.load import COMMAND_LINE, ConfigValue, explain_errors, layer_from_map, layer_from_overrides, merge_layers
 from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import Frozen, TrainConfig
@@ -32,7 +32,7 @@ class ResolvedConfig(Frozen):
     """A valid config, and the effective value of every key with its origin."""
 
     config: TrainConfig
-    values: dict[str, Value]
+    values: dict[str, ConfigValue]
 
 
 def resolve_config(
@@ -82,7 +82,9 @@ def resolve_config(
     return ResolvedConfig(config=config, values=values)
 
 
-def layers_of_case(target: Target, case: str, model: str | None, root: Path) -> list[Callable[[], dict[str, Value]]]:
+def layers_of_case(
+    target: Target, case: str, model: str | None, root: Path
+) -> list[Callable[[], dict[str, ConfigValue]]]:
     """Return functions that read the layers base, target, model and case, in this order; each raises ConfigError."""
     base, model = root / "base.yml", model or target.model
     return [
@@ -93,7 +95,7 @@ def layers_of_case(target: Target, case: str, model: str | None, root: Path) -> 
     ]
 
 
-def load_case(case: str, model: str, root: Path) -> dict[str, Value]:
+def load_case(case: str, model: str, root: Path) -> dict[str, ConfigValue]:
     """Return the values that a case sets, without EXPERTS if the model's file sets num_experts."""
     values = load_layer("cases", case, "case", root=root)
     own = load_layer("models", model, "model", root=root) if values.keys() & set(EXPERTS) else {}
@@ -108,7 +110,7 @@ def devices_of(target: Target) -> Devices:
     return Devices(count=target.devices, platform=target.platform, memory_gib=memory)
 
 
-def _with_origin(line: str, values: Mapping[str, Value]) -> str:
+def _with_origin(line: str, values: Mapping[str, ConfigValue]) -> str:
     """Return the problem `line` after the origin of the key that it names; the latest layer's, if it names several."""
     keys = [key for key in values if re.search(rf"\b{key}=", line)]
     origins = [values[key] for key in keys if values[key].layer != "base"] or [values[key] for key in keys]
@@ -116,7 +118,7 @@ def _with_origin(line: str, values: Mapping[str, Value]) -> str:
     return f"{last.origin}: {line}"
 
 
-def find_unfit(
+def find_unfit_cases(
     names: Sequence[str], target: Target, *, model: str | None = None, root: Path = CONFIG_ROOT
 ) -> dict[str, str]:
     """Return the cases that do not fit the model (default: the target's) or the target's devices: case → reason.
@@ -132,7 +134,7 @@ def find_unfit(
         except ValidationError as error:
             # Errors without a location are contradictions between keys. resolve_config reports single bad values.
             if not any(item["loc"] for item in error.errors()):
-                found[case] = explain(error, lambda _: "", ())[0]
+                found[case] = explain_errors(error, lambda _: "", ())[0]
                 continue
         sizes = [values[key] for key in MESH_KEYS.values()]
         needed = math.prod(size for size in sizes if size > 0)

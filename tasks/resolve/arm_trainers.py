@@ -17,7 +17,7 @@ from tasks.resolve.own_clone import HERE, find_own_clone
 from tasks.resolve.python_environments import check_packages
 from tasks.resolve.refs import WORKING_TREE, ResolvedRef, check_repository, is_address
 from tasks.resolve.trainers.trainer import Checkout, Trainer
-from tasks.resolve.working_tree import describe_version, find_source, list_differences, resolve_version
+from tasks.resolve.working_tree import describe_version, find_source, list_changed_files, resolve_version
 
 
 class ArmOverrides(Frozen):
@@ -104,7 +104,7 @@ def _add_distances(
     """Return both trainers with the commits that the other lacks, and the files that differ. Raises GitError."""
     found = {}
     ends = {name: ref.head or ref.sha for name, ref in refs.items()}
-    different = list_differences(folder, *(ref.sha for ref in refs.values()))
+    different = list_changed_files(folder, *(ref.sha for ref in refs.values()))
     for arm, other in zip(comparison.arms, reversed(comparison.arms), strict=True):
         left, right, own = ends[other.name], ends[arm.name], trainers[arm.name]
         template = comparison.command_of(arm)

@@ -21,7 +21,7 @@ from configs.read import CONFIG_ROOT, read_duration
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import Verdict
-from tasks.resolve.arm_config import find_unfit
+from tasks.resolve.arm_config import find_unfit_cases
 from tasks.resolve.arm_trainers import ArmOverrides, are_equal
 from tasks.resolve.options import NightOptions
 from tasks.resolve.own_clone import find_own_clone
@@ -247,7 +247,7 @@ def make_plan(
     every_case = not cases or ALL in cases
     if every_case:
         every = list_names("cases", root=root)
-        unfit = problems.attempt(lambda: find_unfit(every, load_target(target, root=root), root=root)) or {}
+        unfit = problems.attempt(lambda: find_unfit_cases(every, load_target(target, root=root), root=root)) or {}
         cases = [case for case in every if case not in unfit]
     cells: list[NightCell] = []
     rules: dict[str, VerdictRules] = {}

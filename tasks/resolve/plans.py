@@ -21,7 +21,7 @@ from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import RunPlan, SharedStart
-from tasks.resolve.arm_config import ResolvedConfig, find_unfit, fit_config, resolve_config
+from tasks.resolve.arm_config import ResolvedConfig, find_unfit_cases, fit_config, resolve_config
 from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
 from tasks.resolve.blessed import check_baselines
 from tasks.resolve.commands import Command, make_command, make_compile
@@ -174,7 +174,7 @@ def plan_run(
     if start is not None and target.shares_files:  # runs without common files cannot share their start
         facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
-    run_name = name_run(case, f"{arm}{request.suffix}", repeat, identity)
+    run_name = name_run_folder(case, f"{arm}{request.suffix}", repeat, identity)
     directory = out.absolute() / "runs" / run_name  # absolute, because the trainer starts in another folder
     place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
     origins = {key: value.origin for key, value in resolved.values.items()}
@@ -237,7 +237,7 @@ def check_request(request: Request, root: Path = CONFIG_ROOT) -> tuple[Compariso
     names: Sequence[str] = wanted
     if "all" in wanted:
         every = list_names("cases", root=root)
-        unfit = find_unfit(every, target, model=request.model, root=root)
+        unfit = find_unfit_cases(every, target, model=request.model, root=root)
         names = [case for case in every if case not in unfit]
     return comparison, target, list(dict.fromkeys(names))
 
@@ -281,7 +281,7 @@ def hash_identity(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def name_run(case: str, arm: str, repeat: int, identity: str) -> str:
+def name_run_folder(case: str, arm: str, repeat: int, identity: str) -> str:
     """Return the run's folder name, CASE-ARM-rREPEAT-IDENTITY, with the first 10 digits of the identity.
 
     If the name would be longer than NAME_LENGTH, a hash replaces the end of CASE-ARM.

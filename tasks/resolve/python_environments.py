@@ -54,7 +54,7 @@ def check_packages(words: Sequence[str]) -> list[str]:
     return problems
 
 
-def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
+def find_python(words: Sequence[str], checkout: Path, cache: Path) -> str:
     """Return the path of an interpreter with the checkout's dependencies and the packages that `words` names.
 
     A word such as `jax==0.11.0` replaces the checkout's requirement on that package. The requirements of other packages

@@ -78,7 +78,7 @@ def describe_version(ref: ResolvedRef, clone: str, source: str) -> CodeVersion:
     )
 
 
-def list_differences(folder: Path, left: str, right: str) -> tuple[str, ...]:
+def list_changed_files(folder: Path, left: str, right: str) -> tuple[str, ...]:
     """Return the paths of the files in which two commits or trees differ. Raises GitError."""
     listed = run_git(["diff-tree", "-r", "-z", "--name-only", "--no-renames", left, right], folder=folder)
     return tuple(filter(None, _readable(listed).split("\0")))
@@ -161,7 +161,7 @@ def _commit(clone: Path, kept: Path, head: ResolvedRef) -> tuple[str, tuple[str,
         places = {"GIT_INDEX_FILE": str(index), "GIT_OBJECT_DIRECTORY": str(kept / "objects")}
         run_git(["add", "--all"], folder=clone, variables=places)
         tree = run_git(["write-tree"], folder=clone, variables=places)
-    changed = list_differences(kept, head.sha, tree)
+    changed = list_changed_files(kept, head.sha, tree)
     date = run_git(["show", "--no-patch", "--format=%cI", head.sha], folder=kept)
     people = {
         f"GIT_{role}_{fact}": value
@@ -184,7 +184,7 @@ def _find_kept(repository: str, name: str, cache: Path) -> ResolvedRef | None:
         return None
     sha, subject = found[0]
     head = _read_ref(kept, f"{sha}^")
-    return ResolvedRef(name=subject, sha=sha, head=head, changed=list_differences(kept, head, sha))
+    return ResolvedRef(name=subject, sha=sha, head=head, changed=list_changed_files(kept, head, sha))
 
 
 def _read_ref(folder: Path, name: str) -> str:

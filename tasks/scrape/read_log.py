@@ -24,9 +24,9 @@ from tasks.scrape.dialects.dialect import LogDialect, Match
 from tasks.scrape.table.step_table import StepTable, gaps_between
 from tasks.scrape.window import Chunks, LogFormatError, Window, find_all, read_file, slices, text_of, windows
 from tasks.scrape.wrappings import Unwrapped, unwrap
-from tasks.scrape.wrappings.documents import is_guide, is_page, read_document, read_page, split_excerpts
+from tasks.scrape.wrappings.documents import find_document, is_guide, is_page, read_page, split_excerpts
 from tasks.scrape.wrappings.exports import count_steps
-from tasks.scrape.wrappings.unpack import GZIP, UTF16, ZSTD, head_of, unpack
+from tasks.scrape.wrappings.unpack import GZIP, UTF16, ZSTD, head_of, unpack_archive
 
 # Control characters or UTF-16: a file with these and zero bytes is binary. Zero bytes alone are holes, left by a crash
 # or by truncating a log while it was written.
@@ -73,9 +73,9 @@ def scrape_text(data: bytes, *, name: str) -> LogReading:
 def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
     """Read a log of any size; each call of `raw` yields the log's chunks from the start. Raises LogFormatError."""
     _check_text(head_of(raw), name)
-    labels, text = unpack(raw, name)
+    labels, text = unpack_archive(raw, name)
     _check_text(head_of(text), name)
-    document, page = read_document(text), None
+    document, page = find_document(text), None
     if document is not None and is_page(document):
         logs, case = read_page(document, name)
         page = {"case": case}
@@ -124,8 +124,8 @@ def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> st
     raw = partial(read_file, path)
     digest, (begin, end) = hashlib.sha256(), run.span
     with ExitStack() as stack:
-        _, text = unpack(raw, str(path))
-        if (document := read_document(text)) is None or not is_page(document):
+        _, text = unpack_archive(raw, str(path))
+        if (document := find_document(text)) is None or not is_page(document):
             logs = stack.enter_context(unwrap(raw, str(path))).logs
             text = logs[source] if source in logs else next(iter(logs.values()))
         place, held = 0, b""

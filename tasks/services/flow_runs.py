@@ -109,7 +109,7 @@ def stop_jobs(flow_run: str, store: Store) -> list[str]:
     """
     ended = []
     for handle in handles_of(flow_run, store):
-        if is_running(handle):
+        if is_job_running(handle):
             ended.append(handle.job_name)
         job.stop(handle)
     forget([flow_run], store)
@@ -118,10 +118,10 @@ def stop_jobs(flow_run: str, store: Store) -> list[str]:
 
 def running_jobs(flow_run: str, store: Store) -> list[str]:
     """Return the names of the running jobs that a flow run owns."""
-    return [handle.job_name for handle in handles_of(flow_run, store) if is_running(handle)]
+    return [handle.job_name for handle in handles_of(flow_run, store) if is_job_running(handle)]
 
 
-def is_running(handle: RunHandle) -> bool:
+def is_job_running(handle: RunHandle) -> bool:
     """Return whether a job has not ended; True also if its state cannot be read: ending it then reports the error."""
     try:
         return not job.has_ended(handle)

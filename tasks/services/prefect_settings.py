@@ -27,7 +27,7 @@ SETTINGS = {
 }
 
 
-def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
+def set_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set each of SETTINGS that `environment` does not contain, and hide a warning of Prefect.
 
     Must be called before Prefect is imported.

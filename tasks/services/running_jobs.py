@@ -21,7 +21,7 @@ from tasks.launch.job import LaunchedRun
 from tasks.launch.owners import find_heir, own, turn_of
 from tasks.records import RunHandle, RunPlan, RunRecord
 from tasks.services.events import EVENTS, Launched, Reused, Stopping, Troubled, Waits
-from tasks.services.flow_runs import is_rescheduled, is_running, life_of
+from tasks.services.flow_runs import is_job_running, is_rescheduled, life_of
 from tasks.store import Store
 
 
@@ -165,7 +165,7 @@ def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], La
 
     def stop_if_there() -> None:
         handle = store.run(plan.run_name).read_handle()
-        if handle is not None and is_running(handle):
+        if handle is not None and is_job_running(handle):
             stop(handle)
 
     with jobs.launching(plan.run_name, stop_if_there):

@@ -45,7 +45,7 @@ class ServerError(ValueError):
 
 
 @dataclass(frozen=True)
-class Api:
+class PrefectApi:
     """A Prefect API that answers requests."""
 
     url: str
@@ -171,7 +171,7 @@ def explain_failure(error: Exception) -> str | None:
 
 
 @contextmanager
-def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], object]) -> Iterator[Api]:
+def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], object]) -> Iterator[PrefectApi]:
     """Yield a Prefect API that answers; flows inside the block use this API. Raises ServerError.
 
     meanwhile: imports the flows; called while the embedded server, if any, starts.
@@ -189,15 +189,15 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], object]) ->
     if configured:  # by the environment or by a Prefect profile
         if embedded:
             embedded.discard()
-        check(configured)
-        yield Api(configured)
+        check_api(configured)
+        yield PrefectApi(configured)
         return
     assert embedded is not None  # without an embedded server, an address is configured
     embedded.wait()
     embedded.keep_alive(lost)
     assert embedded.server is not None  # `wait` has found the server
     with temporary_settings({PREFECT_API_URL: embedded.server.url}):
-        yield Api(embedded.server.url, is_ending=lambda: embedded.ending)
+        yield PrefectApi(embedded.server.url, is_ending=lambda: embedded.ending)
 
 
 def answers(url: str) -> bool:
@@ -221,7 +221,7 @@ def check_address(url: str) -> None:
         raise ServerError(f"PREFECT_API_URL is {url!r:.200}, which is no address such as http://127.0.0.1:4200/api")
 
 
-def check(url: str) -> None:
+def check_api(url: str) -> None:
     """Raise ServerError unless a Prefect API answers at the address and accepts this process's credentials."""
     import httpx
     from prefect.client.orchestration import get_client

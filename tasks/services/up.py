@@ -54,13 +54,13 @@ class Place(Frozen, extra="ignore"):  # the file of an older version has further
         return f"http://{host}:{self.port}"
 
 
-def start(place: Place, say: Callable[[str], None]) -> None:
+def start_services(place: Place, say: Callable[[str], None]) -> None:
     """Start server and worker unless they run; create or update pool, limits, automations and deployments.
 
     Raises ConfigError, ServerError.
     """
     _check(place)
-    settings = settings_of(place, os.environ)
+    settings = environment_of(place, os.environ)
     place = place.model_copy(update=home_and_database_of(settings))
     place.state.mkdir(parents=True, exist_ok=True)
     write_atomically(place.state / PLACE_FILE, place.model_dump_json(indent=1) + "\n")
@@ -91,7 +91,7 @@ def _start(
     return kept
 
 
-def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
+def environment_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of server, worker and client. `caller`: variables of this process.
 
     The caller's variables override all settings except PREFECT_API_URL, MAXVIEW_OUT and MAXVIEW_HOME.
@@ -186,7 +186,7 @@ def deploy(settings: Mapping[str, str]) -> None:
         raise ServerError(f"the deployments cannot be created:\n{said}")
 
 
-def stop(state: Path, say: Callable[[str], None]) -> bool:
+def stop_services(state: Path, say: Callable[[str], None]) -> bool:
     """End the worker, its flow runs and their jobs, then the server. Returns whether server or worker ran.
 
     Also ends the jobs in the default store whose flow runs ended earlier. If the server does not listen, ends only the
@@ -198,7 +198,7 @@ def stop(state: Path, say: Callable[[str], None]) -> bool:
     server = processes.read_kept(SERVER, state, Kept)
     place = Place.model_validate_json(place_file.read_text()) if place_file.is_file() else None
     if server is not None and place is not None and place.home is not None:
-        mine = home_and_database_of(settings_of(place, os.environ))
+        mine = home_and_database_of(environment_of(place, os.environ))
         if mine != {"home": place.home, "database": place.database}:
             raise ConfigError(
                 [
@@ -210,7 +210,7 @@ def stop(state: Path, say: Callable[[str], None]) -> bool:
     if server is None or place is None or not listens(server, place.port):
         worker = _end(WORKER, state, WORKER_PATIENCE_S, say)
     else:
-        os.environ.update(settings_of(place, os.environ))  # Prefect's client reads them when it is imported
+        os.environ.update(environment_of(place, os.environ))  # Prefect's client reads them when it is imported
         from tasks.services.flow_runs import end_runs, find_begun
 
         begun = find_begun(place.out, say)

@@ -12,7 +12,7 @@ from configs.nightly import BLESSED
 from configs.read import CONFIG_ROOT
 from tasks.records import Baseline
 from tasks.store.atomic import StoreError, write_atomically
-from tasks.store.documents import describe, dump_json, load_json, read_document
+from tasks.store.documents import describe_errors, dump_json, load_json, read_document
 from tasks.store.json_records import run_record_from_json, run_record_to_json
 from tasks.store.names import check_name
 
@@ -65,4 +65,6 @@ def _parse(text: str, name: str) -> Baseline:
     try:
         return Baseline.model_validate(document | {"runs": runs})
     except ValidationError as error:
-        raise StoreError(f"{name}: is damaged: {describe(error)}; write it again: maxview bless COMPARISON") from error
+        raise StoreError(
+            f"{name}: is damaged: {describe_errors(error)}; write it again: maxview bless COMPARISON"
+        ) from error

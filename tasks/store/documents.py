@@ -20,7 +20,7 @@ def model_from_json[M: BaseModel](model: TypeAdapter[M] | type[M]) -> Callable[[
         try:
             return adapter.validate_python(load_json(text, name))
         except ValidationError as error:
-            raise StoreError(f"{name}: is damaged or of another version: {describe(error)}; {REMEDY}") from error
+            raise StoreError(f"{name}: is damaged or of another version: {describe_errors(error)}; {REMEDY}") from error
 
     return parse
 
@@ -60,7 +60,7 @@ def load_json(text: str, name: str) -> dict[str, Any]:
     return value
 
 
-def describe(error: ValidationError) -> str:
+def describe_errors(error: ValidationError) -> str:
     """Return the first three errors of pydantic, each as `key: message`, and the number of the others, if any."""
     details = error.errors(include_url=False)
     texts = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in details[:3]]

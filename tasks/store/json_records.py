@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from tasks.records import RunPlan, RunRecord, number_from_json, number_to_json
 from tasks.store.atomic import StoreError
-from tasks.store.documents import REMEDY, describe, dump_json, load_json
+from tasks.store.documents import REMEDY, describe_errors, dump_json, load_json
 
 VERSION = 1  # of a run record's format
 _DOCUMENT = "maxview run record"
@@ -62,7 +62,7 @@ def run_record_from_json(text: str, name: str) -> RunRecord:
         fields["metrics"] = None if metrics is None else frame_from_json(metrics)
         return RunRecord.model_validate(fields)
     except ValidationError as error:
-        raise StoreError(f"{name}: is damaged or of another version: {describe(error)}; {REMEDY}") from error
+        raise StoreError(f"{name}: is damaged or of another version: {describe_errors(error)}; {REMEDY}") from error
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
         raise StoreError(f"{name}: is damaged ({type(error).__name__}: {error}); {REMEDY}") from error
 

@@ -18,7 +18,7 @@ _FIRST_AXES = (1, 0)  # layer axes to try first: MaxText's, then maxview's; the 
 
 
 @dataclass(frozen=True)
-class Pair:
+class ArrayPair:
     """Arrays of one meaning: one per side, or a stacked array and the arrays of its layers. A side may be empty."""
 
     role: ArrayRole
@@ -28,16 +28,16 @@ class Pair:
     layer_axis: int | None = None  # axis of the stacked array; None if neither side is stacked
 
 
-def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[Pair]:
+def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[ArrayPair]:
     """Return the pairs of all arrays, parameters first; the pair of an array without a match has one empty side."""
     left, right = _places(ours), _places(theirs)
     common = left.keys() & right.keys()
-    pairs = [Pair(*place, (left.pop(place),), (right.pop(place),)) for place in sorted(common)]
+    pairs = [ArrayPair(*place, (left.pop(place),), (right.pop(place),)) for place in sorted(common)]
     pairs += _pair_stacks(left, right)
     pairs += [replace(pair, ours=pair.theirs, theirs=pair.ours) for pair in _pair_stacks(right, left)]
     pairs += _pair_spellings(left, right)
-    pairs += [Pair(*place, (spec,), ()) for place, spec in left.items()]
-    pairs += [Pair(*place, (), (spec,)) for place, spec in right.items()]
+    pairs += [ArrayPair(*place, (spec,), ()) for place, spec in left.items()]
+    pairs += [ArrayPair(*place, (), (spec,)) for place, spec in right.items()]
     return sorted(pairs, key=lambda pair: (pair.role != "parameter", pair.role, pair.path))
 
 
@@ -46,7 +46,7 @@ def _places(arrays: Iterable[ArraySpec]) -> dict[Place, ArraySpec]:
     return dict(zip(number_equal(place_of(spec.name) for spec in ordered), ordered, strict=True))
 
 
-def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpec]) -> list[Pair]:
+def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpec]) -> list[ArrayPair]:
     """Return the pairs of a stacked array and the arrays of its layers, and remove these arrays from the arguments."""
     layers: dict[Place, dict[int, Place]] = {}
     for place in unrolled:
@@ -64,11 +64,11 @@ def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpe
             continue
         for one in places.values():
             del unrolled[one]
-        pairs.append(Pair(*place, (scanned.pop(place),), specs, axis))
+        pairs.append(ArrayPair(*place, (scanned.pop(place),), specs, axis))
     return pairs
 
 
-def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec]) -> list[Pair]:
+def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec]) -> list[ArrayPair]:
     """Return the pairs of a layer's array in Linen (`layers_3.w`) and NNX (`layers.3.w`).
 
     Removes the paired arrays from the arguments.
@@ -78,7 +78,7 @@ def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec])
     for role, path in sorted(left):
         other = spelt.get((role, _NUMBER.sub(r".\1", path)))
         if other in right:
-            pairs.append(Pair(role, path, (left.pop((role, path)),), (right.pop(other),)))
+            pairs.append(ArrayPair(role, path, (left.pop((role, path)),), (right.pop(other),)))
     return pairs
 
 
@@ -108,7 +108,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in name.split(".")]
 
 
-def first_difference(pairs: Sequence[Pair]) -> str | None:
+def first_difference(pairs: Sequence[ArrayPair]) -> str | None:
     """Return a message about the first parameter that one side lacks or whose shapes differ; None if there is none.
 
     The message also has the number of the other such parameters, if any.
@@ -119,7 +119,7 @@ def first_difference(pairs: Sequence[Pair]) -> str | None:
     return texts[0] + (f" (and {len(texts) - 1} more)" if len(texts) > 1 else "")
 
 
-def _describe(pair: Pair) -> str | None:
+def _describe(pair: ArrayPair) -> str | None:
     sides: Mapping[str, tuple[ArraySpec, ...]] = {"here": pair.ours, "there": pair.theirs}
     for side, specs in sides.items():
         if not specs:

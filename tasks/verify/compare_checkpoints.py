@@ -19,7 +19,7 @@ from etils import epath
 from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, RunRecord, ValueDifference
 from tasks.store import Store
 from tasks.verify.array_index import ArraySpec
-from tasks.verify.array_pairs import Pair, first_difference, pair_arrays
+from tasks.verify.array_pairs import ArrayPair, first_difference, pair_arrays
 from tasks.verify.layout import (
     CheckpointError,
     DamagedFile,
@@ -27,12 +27,12 @@ from tasks.verify.layout import (
     find_steps,
     name_steps,
     open_path,
-    read_json,
+    read_metadata,
     reporting_unreachable_buckets,
 )
 from tasks.verify.manifest import manifest_path
-from tasks.verify.ocdbt import low_load_context, shorten
-from tasks.verify.value_differences import Job, Side, UnreadableError, compare_values, reusing_memory
+from tasks.verify.ocdbt import low_load_context, shorten_message
+from tasks.verify.value_differences import CheckpointSide, Job, UnreadableError, compare_values, reusing_memory
 from tasks.verify.verification import Progress, Verification, count_progress
 
 type ProvedRun = tuple[RunRecord, CheckpointProof]
@@ -126,8 +126,9 @@ def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None
         differences = compare_values(list(jobs.values()), count)
     except UnreadableError as error:
         sides = (error.job.ours.folder, error.job.theirs.folder)
+        cause = shorten_message(error.__cause__ or error)
         raise CheckpointError(
-            f"{sides[0]}: {error}, here or in {sides[1]}: {shorten(error.__cause__ or error)}; verify both with --deep"
+            f"{sides[0]}: {error}, here or in {sides[1]}: {cause}; verify both with --deep"
         ) from error
     values = dict(zip(jobs, differences, strict=True))
     arrays = [_describe_pair(pair, left, right, values.get(place)) for place, pair in enumerate(pairs)]
@@ -172,7 +173,7 @@ class _Tree:
     """The arrays of a step's training state. `side` opens the arrays; `sharding`: array name → sharding in words."""
 
     arrays: tuple[ArraySpec, ...]
-    side: Side
+    side: CheckpointSide
     sharding: Mapping[str, str]
     committed_at: str | None
 
@@ -190,7 +191,10 @@ def _open_tree(found: FoundStep) -> _Tree:
     item, index = max(verification.indexes, key=lambda one: sum(spec.decoded_bytes for spec in one[1].arrays.values()))
     place = folder / item.prefix
     return _Tree(
-        tuple(index.arrays.values()), Side(place, low_load_context()), _read_sharding(place), proof.committed_at
+        tuple(index.arrays.values()),
+        CheckpointSide(place, low_load_context()),
+        _read_sharding(place),
+        proof.committed_at,
     )
 
 
@@ -198,7 +202,7 @@ def _read_sharding(folder: epath.Path) -> dict[str, str]:
     """Return array name → sharding in words, from Orbax's record; {} without a record. Omits unreadable entries."""
     shardings: dict[str, str] = {}
     try:
-        content = read_json(folder / "_sharding")
+        content = read_metadata(folder / "_sharding")
     except DamagedFile:  # the file is missing: `_open_tree` rejects damaged ones
         return shardings
     for key, text in content.items():
@@ -227,7 +231,7 @@ def _name_sharding(layout: Mapping[str, Any]) -> str:
     return f"({', '.join(spec)}) over {mesh}" if sizes else "one device"
 
 
-def _make_job(pair: Pair, left: _Tree, right: _Tree) -> Job | None:
+def _make_job(pair: ArrayPair, left: _Tree, right: _Tree) -> Job | None:
     """Return the job that compares a pair, its stacked array first; None if a side is missing or the shapes differ."""
     if not (pair.ours and pair.theirs):
         return None
@@ -238,7 +242,7 @@ def _make_job(pair: Pair, left: _Tree, right: _Tree) -> Job | None:
     return Job(one, specs[0], other, others, pair.layer_axis)
 
 
-def _describe_pair(pair: Pair, left: _Tree, right: _Tree, values: ValueDifference | None) -> ArrayDifference:
+def _describe_pair(pair: ArrayPair, left: _Tree, right: _Tree, values: ValueDifference | None) -> ArrayDifference:
     first, second = (specs[0] if specs else None for specs in (pair.ours, pair.theirs))
     plain = pair.layer_axis is None
     return ArrayDifference(
@@ -256,7 +260,7 @@ def _describe_pair(pair: Pair, left: _Tree, right: _Tree, values: ValueDifferenc
     )
 
 
-def _by_side(values: ValueDifference | None, pair: Pair) -> ValueDifference | None:
+def _by_side(values: ValueDifference | None, pair: ArrayPair) -> ValueDifference | None:
     """Return the values with `lost` in the order (ours, theirs): `_make_job` may have swapped the sides."""
     if values is None or len(pair.ours) == 1:
         return values

@@ -281,7 +281,7 @@ def read_small(path: epath.Path) -> str:
     return text
 
 
-def read_json(path: epath.Path) -> dict[str, Any]:
+def read_metadata(path: epath.Path) -> dict[str, Any]:
     """Return the JSON object in a metadata file. Raises DamagedFile as `read_small` does, and for other content."""
     text = read_small(path)
     try:

@@ -23,7 +23,7 @@ from tasks.verify.layout import (
     FoundStep,
     open_path,
     raise_if_unreachable,
-    read_json,
+    read_metadata,
     step_number,
 )
 
@@ -138,7 +138,7 @@ def read_manifest(path: PathLike[str]) -> dict[str, Any] | None:
     """Return the content of a manifest; None if the file is missing. Raises DamagedFile for an invalid manifest."""
     if not open_path(path).exists():
         return None
-    manifest = read_json(open_path(path))
+    manifest = read_metadata(open_path(path))
     if manifest.get("document") != _DOCUMENT or manifest.get("version") != VERSION:
         raise DamagedFile(f"is not a checkpoint manifest of version {VERSION}")
     try:

@@ -13,7 +13,7 @@ from etils import epath
 
 from tasks.records import Problem
 from tasks.verify.array_index import Index, name_some
-from tasks.verify.layout import TREE_METADATA, DamagedFile, read_json
+from tasks.verify.layout import TREE_METADATA, DamagedFile, read_metadata
 
 
 class MetadataCheck:
@@ -116,7 +116,7 @@ class MetadataCheck:
 
     def _read(self, path: str) -> Mapping[str, Any] | None:
         try:
-            return read_json(self.folder / path)
+            return read_metadata(self.folder / path)
         except DamagedFile as damage:
             self._report(path, str(damage))
             return None

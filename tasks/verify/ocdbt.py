@@ -95,7 +95,7 @@ class _DatabaseReader:
             root = manifest["versions"][-1]["root"]
         except (ValueError, OSError, KeyError, IndexError, TypeError) as error:
             raise_if_unreachable(self.folder)
-            self._fail(OCDBT_MANIFEST, f"is damaged: {shorten(error)}")
+            self._fail(OCDBT_MANIFEST, f"is damaged: {shorten_message(error)}")
             return self.index
         if "location" in root:
             self._read_node(root["location"], b"")
@@ -148,7 +148,9 @@ class _DatabaseReader:
             return ts.ocdbt.dump(self.store, location).result()
         except (ValueError, OSError) as error:
             raise_if_unreachable(self.folder)
-            self._fail(place.file, f"is damaged: the {kind} at byte {place.offset} cannot be read: {shorten(error)}")
+            self._fail(
+                place.file, f"is damaged: the {kind} at byte {place.offset} cannot be read: {shorten_message(error)}"
+            )
             return None
 
     def _fail(self, path: str, message: str) -> None:
@@ -156,7 +158,7 @@ class _DatabaseReader:
         self.index.problems.append(Problem(check="ranges", path=path, message=message))
 
 
-def shorten(error: BaseException) -> str:
+def shorten_message(error: BaseException) -> str:
     """Return TensorStore's message on one line, without source locations and specs, cut to 200 characters."""
     text = re.sub(r"\s*\[(?:source locations|tensorstore_spec|.*_version)=.*", "", str(error), flags=re.DOTALL)
     text = " ".join(text.split())

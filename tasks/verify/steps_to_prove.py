@@ -17,7 +17,7 @@ from tasks.verify.layout import (
     FoundStep,
     find_steps,
     open_path,
-    read_json,
+    read_metadata,
     read_small,
 )
 from tasks.verify.manifest import manifest_path, write_text
@@ -72,7 +72,7 @@ def _is_since(step: epath.Path, since: datetime | None) -> bool:
 
 def _read_metadata(step: epath.Path) -> dict[str, Any]:
     try:
-        return read_json(step / STEP_METADATA)
+        return read_metadata(step / STEP_METADATA)
     except DamagedFile:
         return {}
 

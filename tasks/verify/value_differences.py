@@ -27,7 +27,7 @@ type Box = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
-class Side:
+class CheckpointSide:
     """Opens the arrays of one checkpoint."""
 
     folder: epath.Path
@@ -42,9 +42,9 @@ class Side:
 class Job:
     """A comparison of the array `spec` with another one, or with the arrays of its layers along `layer_axis`."""
 
-    ours: Side
+    ours: CheckpointSide
     spec: ArraySpec
-    theirs: Side
+    theirs: CheckpointSide
     others: tuple[ArraySpec, ...]
     layer_axis: int | None
 

@@ -13,7 +13,7 @@ from etils import epath
 from tasks.records import Problem
 from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.layout import OCDBT_MANIFEST, raise_if_unreachable
-from tasks.verify.ocdbt import NODES, kvstore_spec, low_load_context, shorten
+from tasks.verify.ocdbt import NODES, kvstore_spec, low_load_context, shorten_message
 
 _BUDGET = 512 << 20  # limit of bytes of decoded chunks in memory; a chunk larger than half of that is decoded alone
 _WORKERS = 2  # few, because a trainer may be running
@@ -65,7 +65,7 @@ def _check_array(
                     on_bytes(size)
     except (ValueError, OSError, KeyError, NotImplementedError) as error:
         raise_if_unreachable(folder)
-        return Problem(check="values", path=path, message=f"{spec.name} cannot be decoded: {shorten(error)}")
+        return Problem(check="values", path=path, message=f"{spec.name} cannot be decoded: {shorten_message(error)}")
     if bad:
         message = (
             f"{spec.name} holds {bad:,} of {math.prod(spec.shape):,} values that are NaN or infinite, first at {first}"

@@ -29,7 +29,7 @@ from tasks.verify.layout import (
     name_steps,
     open_path,
     raise_if_unreachable,
-    read_json,
+    read_metadata,
     reporting_unreachable_buckets,
     step_number,
 )
@@ -292,7 +292,7 @@ class Verification:
             return None
         metadata: dict[str, Any] | None = None
         try:
-            metadata = read_json(self.folder / STEP_METADATA)
+            metadata = read_metadata(self.folder / STEP_METADATA)
         except DamagedFile as damage:
             self._report("commit", STEP_METADATA, str(damage))
         self.metadata = metadata or {}

@@ -12,7 +12,7 @@ from configs.names import SINGULAR, find, list_names
 from configs.read import CONFIG_ROOT, first_comment, read_yaml
 from configs.schema import PLACE_KEYS, TrainConfig
 from configs.verdict_rules import load_tolerances
-from tasks.resolve.arm_config import find_unfit, resolve_config
+from tasks.resolve.arm_config import find_unfit_cases, resolve_config
 
 BASE = CONFIG_ROOT / "base.yml"
 KEY_LINE = re.compile(r"^(?P<key>[a-z0-9_]+):\s+(?P<value>\S+)\s+# (?P<meaning>\S.*)$")
@@ -56,7 +56,7 @@ def test_every_case_resolves_on_every_target(name: str, target: str) -> None:
     comparison, place = load_comparison(name), load_target(target)
     wanted = {key for arm in comparison.arms for key in arm.set}
     for case in list_names("cases"):
-        if find_unfit([case], place):
+        if find_unfit_cases([case], place):
             assert case == "12_pipeline"  # the only case with its own mesh
             with pytest.raises(ConfigError, match="they need a multiple of 8 devices, and there are"):
                 resolve_config(comparison, place, case=case, arm=comparison.arms[0].name)

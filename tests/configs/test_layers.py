@@ -11,7 +11,7 @@ from configs.errors import ConfigError
 from configs.load import (
     COMMAND_LINE,
     KEYS,
-    Value,
+    ConfigValue,
     layer_from_map,
     layer_from_overrides,
     load_train_config,
@@ -33,7 +33,7 @@ def problems_of(path: Path, *overrides: str) -> list[str]:
 
 def test_later_layers_win_and_keep_their_origin() -> None:
     layers = [DEFAULTS] + [
-        {"steps": Value(value=n, origin=f"file-{n}:1", layer=layer)}
+        {"steps": ConfigValue(value=n, origin=f"file-{n}:1", layer=layer)}
         for n, layer in enumerate(("target", "model", "case", "arm", "comparison"), start=1)
     ]
     config, values = merge_layers(layers)
@@ -48,7 +48,7 @@ def test_later_layers_win_and_keep_their_origin() -> None:
 )
 def test_the_last_layer_that_sets_a_key_decides(layers: list[dict[str, int]]) -> None:
     given = [
-        {key: Value(value=value, origin=str(n), layer="case") for key, value in layer.items()}
+        {key: ConfigValue(value=value, origin=str(n), layer="case") for key, value in layer.items()}
         for n, layer in enumerate(layers)
     ]
     config, values = merge_layers([DEFAULTS, *given])
@@ -60,14 +60,14 @@ def test_the_last_layer_that_sets_a_key_decides(layers: list[dict[str, int]]) ->
 
 
 def test_a_key_of_model_file_and_command_line_is_refused() -> None:
-    model = {"head_dim": Value(value=16, origin="configs/models/tiny.yml:5", layer="model")}
+    model = {"head_dim": ConfigValue(value=16, origin="configs/models/tiny.yml:5", layer="model")}
     with pytest.raises(ConfigError, match=r"'head_dim' is set by the model file too \(configs/models/tiny.yml:5\)"):
         merge_layers([DEFAULTS, model, layer_from_overrides(["head_dim=32"])])
 
 
 def test_a_key_that_the_case_overrides_may_be_set() -> None:
-    model = {"head_dim": Value(value=16, origin="models/m.yml:1", layer="model")}
-    case = {"head_dim": Value(value=64, origin="cases/c.yml:1", layer="case")}
+    model = {"head_dim": ConfigValue(value=16, origin="models/m.yml:1", layer="model")}
+    case = {"head_dim": ConfigValue(value=64, origin="cases/c.yml:1", layer="case")}
     config, _ = merge_layers([DEFAULTS, model, case, layer_from_overrides(["head_dim=32"])])
     assert config.head_dim == 32
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError, suggest
-from configs.read import CONFIG_ROOT, display_path, first_comment, origin_of, plain, read_yaml
+from configs.read import CONFIG_ROOT, display_path, first_comment, origin_of, read_yaml, to_python
 
 
 def problem_of(path: Path) -> str:
@@ -79,14 +79,14 @@ def test_keys_from_a_merge_have_at_least_a_file(tmp_path: Path) -> None:
     path = tmp_path / "merge.yml"
     path.write_text("common: &c {steps: 3}\nmore:\n  <<: *c\n")
     data = read_yaml(path)
-    assert plain(data)["more"] == {"steps": 3}
+    assert to_python(data)["more"] == {"steps": 3}
     assert origin_of(data, path, ("more", "steps")).startswith(str(path))
 
 
 def test_plain_values_have_plain_types(tmp_path: Path) -> None:
     path = tmp_path / "types.yml"
     path.write_text("a: 0x10\nb: 1.50\nc: 'x'\nd: &t true\ne: [1, {f: 2}]\ng: null\nh: 1_000\n")
-    values = plain(read_yaml(path))
+    values = to_python(read_yaml(path))
     assert values == {"a": 16, "b": 1.5, "c": "x", "d": True, "e": [1, {"f": 2}], "g": None, "h": 1000}
     assert [type(values[key]) for key in "abcdeh"] == [int, float, str, bool, list, int]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import COMMANDS, EXAMPLES, app, call
+from flows.cli.app import COMMANDS, EXAMPLES, app, call_command
 
 PYPROJECT = Path(__file__).parent.parent.parent / "pyproject.toml"
 
@@ -25,7 +25,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
     """The message of a command that is refused before anything was written."""
-    assert call(words) == 2
+    assert call_command(words) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "Traceback" not in shown.err
@@ -127,14 +127,14 @@ def test_a_save_that_was_never_committed(capsys: pytest.CaptureFixture[str], tmp
     folder = tmp_path / "checkpoints" / "0.orbax-checkpoint-tmp"
     (folder / "items").mkdir(parents=True)
     (folder / "_CHECKPOINT_METADATA").write_text('{"commit_timestamp_nsecs": null}')
-    assert call(["verify", str(folder)]) == 2
+    assert call_command(["verify", str(folder)]) == 2
     shown = " ".join(capsys.readouterr().out.split())
     assert "not sound" in shown
     assert "is an unfinished save" in shown
 
 
 def test_resolve_shows_where_a_value_was_set(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["resolve", "03_dropout", "--set", "steps=7"]) == 0
+    assert call_command(["resolve", "03_dropout", "--set", "steps=7"]) == 0
     lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert lines["steps"][0] == "7"
     assert lines["max_target_length"][:2] == ["128", "configs/cases/03_dropout.yml:4"]
@@ -149,14 +149,14 @@ def test_resolve_shows_where_a_value_was_set(capsys: pytest.CaptureFixture[str])
 def test_resolve_shows_the_selected_attention_and_its_reason(
     target: str, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(["resolve", "01_base", "--target", target]) == 0
+    assert call_command(["resolve", "01_base", "--target", target]) == 0
     assert f"Attention is computed by {reported}" in capsys.readouterr().out
-    assert call(["resolve", "01_base", "--target", target, "--json"]) == 0
+    assert call_command(["resolve", "01_base", "--target", target, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["attention"]["chosen"] == reported
 
 
 def test_cases_lists_all_cases_and_targets(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["cases"]) == 0
+    assert call_command(["cases"]) == 0
     shown = capsys.readouterr().out
     for path in (Path(__file__).parent.parent.parent / "configs" / "cases").glob("*.yml"):
         assert path.stem in shown
@@ -164,7 +164,7 @@ def test_cases_lists_all_cases_and_targets(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("words", [["doctor"], ["history"], ["cases"], ["resolve", "01_base"]])
 def test_read_only_commands_create_no_output_folder(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    call(words)
+    call_command(words)
     shown = capsys.readouterr()
     assert "Traceback" not in shown.err
     if words == ["doctor"]:
@@ -178,7 +178,7 @@ def test_doctor_names_a_home_of_prefect_that_cannot_be_written(
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "file" / "prefect"))
-    assert call(["doctor"]) == 2
+    assert call_command(["doctor"]) == 2
     said = f"✗ {tmp_path}/file/prefect, Prefect's home, cannot be written: set PREFECT_HOME"
     assert said in capsys.readouterr().out
 
@@ -194,7 +194,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 def test_the_version_is_the_packages_own(capsys: pytest.CaptureFixture[str]) -> None:
     project = tomllib.loads(PYPROJECT.read_text())["project"]
-    assert call(["--version"]) == 0
+    assert call_command(["--version"]) == 0
     assert capsys.readouterr().out == f"{project['version']}\n"
 
 
@@ -216,8 +216,8 @@ def test_every_command_has_two_examples_that_parse() -> None:
 def test_help_lists_and_typos_need_none_of_the_large_packages(words: list[str], status: int) -> None:
     code = (
         "import sys\n"
-        "from flows.cli.app import call\n"
-        f"status = call({words!r})\n"
+        "from flows.cli.app import call_command\n"
+        f"status = call_command({words!r})\n"
         "print(status, [name for name in ('pydantic', 'polars', 'prefect', 'jax') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -231,7 +231,7 @@ def test_the_help_groups_the_commands_and_each_has_its_own_page(capsys: pytest.C
     assert places == sorted(places)
     for name, (_, _, summary) in COMMANDS.items():
         assert summary in shown, "a summary fits on one line of 80 columns"
-        assert call([name, "--help"]) == 0
+        assert call_command([name, "--help"]) == 0
         own = " ".join(capsys.readouterr().out.replace("│", "").split())
         doc = app[name].default_command.__doc__ if app[name].default_command else summary
         assert doc.strip().splitlines()[0] in own
@@ -258,7 +258,7 @@ def test_wrong_arguments_are_one_line_with_what_to_type(
 
 
 def test_the_help_of_a_part_of_the_site_shows_its_own_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["site", "demo", "--help"]) == 0
+    assert call_command(["site", "demo", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "maxview site demo page.txt --out example" in shown
     assert "maxview site build" not in shown

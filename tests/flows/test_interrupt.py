@@ -73,7 +73,7 @@ def call():
         print(child.pid, flush=True); time.sleep(300)
     except KeyboardInterrupt:
         print('stopping', flush=True); {wait}
-flows.cli.app.call = call
+flows.cli.app.call_command = call
 print('up', flush=True)
 """
 
@@ -94,7 +94,9 @@ def test_the_second_ctrl_c_ends_everything_at_once(wait: str, tmp_path: Path) ->
 
 def test_an_internal_error_is_not_a_verdict(tmp_path: Path) -> None:
     process = start(
-        [], before="import flows.cli.app; flows.cli.app.call = lambda: 1 / 0; print('up', flush=True)", cwd=tmp_path
+        [],
+        before="import flows.cli.app; flows.cli.app.call_command = lambda: 1 / 0; print('up', flush=True)",
+        cwd=tmp_path,
     )
     _, said = process.communicate(timeout=60)
     assert "ZeroDivisionError" in said
@@ -108,7 +110,7 @@ def test_a_broken_pipe_is_not_a_verdict(way: str, tmp_path: Path) -> None:
     """The reader ends like `| head -1`."""
     process = start(
         [],
-        before=f"import flows.cli.app, rich.console; flows.cli.app.call = lambda: {way}; print('up', flush=True)",
+        before=f"import flows.cli.app as app, rich.console; app.call_command = lambda: {way}; print('up', flush=True)",
         cwd=tmp_path,
     )
     assert process.stdout is not None
@@ -128,7 +130,7 @@ def call():
             print('up', flush=True); time.sleep(300)
         except BaseException:
             time.sleep(300)
-flows.cli.app.call = call
+flows.cli.app.call_command = call
 """
 
 
@@ -144,9 +146,9 @@ BEREFT = """
 import flows.cli.app, time
 from tasks.services.running_jobs import Jobs
 from flows.cli.commands.run_flow import end_in_time
-from tasks.services.server import Api
+from tasks.services.server import PrefectApi
 def call():
-    end_in_time(Api('http://127.0.0.1:{port}/api'))
+    end_in_time(PrefectApi('http://127.0.0.1:{port}/api'))
     try:
         with Jobs().{block}:
             try:
@@ -155,7 +157,7 @@ def call():
                 time.sleep(300)
     finally:
         time.sleep(300)
-flows.cli.app.call = call
+flows.cli.app.call_command = call
 """
 
 

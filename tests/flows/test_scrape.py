@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.app import call
+from flows.cli.app import call_command
 
 STEP = "completed step: {n}, seconds: {seconds}, TFLOP/s/device: 91.824, loss: 8.125\n"
 
@@ -26,11 +26,11 @@ class Input(io.TextIOWrapper):
 
 
 def test_unread_parts_are_reported(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["scrape", str(log)]) == 0
+    assert call_command(["scrape", str(log)]) == 0
     shown = capsys.readouterr()
     assert "not read: line 5: completed step: 3, seconds: .148" in " ".join(shown.out.split())
     assert "warning: run: 1 of 6 step lines could not be read (line 5)" in " ".join(shown.err.split())
-    assert call(["scrape", str(log), "--format", "json"]) == 0
+    assert call_command(["scrape", str(log), "--format", "json"]) == 0
     shown = capsys.readouterr()
     (unread,) = json.loads(shown.out)["runs"][0]["coverage"]["unread"]
     assert (unread["line"], unread["text"][:24]) == (5, "completed step: 3, secon")
@@ -42,7 +42,7 @@ def test_a_stream_beside_a_file(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Input(io.BytesIO(log.read_bytes().replace(b" .148", b" 0.148"))))
     out: Any = tmp_path / "out.json"
-    assert call(["scrape", "-", str(log), "--format", "json", "-o", str(out)]) == 0
+    assert call_command(["scrape", "-", str(log), "--format", "json", "-o", str(out)]) == 0
     runs = json.loads(out.read_text())["runs"]
     assert [(run["name"], len(run["steps"])) for run in runs] == [("standard input", 6), ("run", 5)]
     assert "standard input" not in capsys.readouterr().err
@@ -50,7 +50,7 @@ def test_a_stream_beside_a_file(
 
 def test_every_mistake_is_reported_at_once(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Dear diary\n")
-    assert call(["scrape", str(log), str(tmp_path / "gone.log"), str(tmp_path / "notes.txt")]) == 2
+    assert call_command(["scrape", str(log), str(tmp_path / "gone.log"), str(tmp_path / "notes.txt")]) == 2
     reported = " ".join(capsys.readouterr().err.split())
     assert "gone.log: cannot be read" in reported
     for dialect in ("completed step: 0, seconds: …", "iteration 1/ 20 |", "step: 1 loss: 8.1309", "our own"):

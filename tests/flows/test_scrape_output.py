@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.cli.app import call
+from flows.cli.app import call_command
 from flows.cli.byte_progress import show_reads
 from tasks.scrape.window import report_read
 
@@ -42,7 +42,7 @@ def test_an_output_that_is_not_a_file_is_refused_and_stays(
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
     reasons = {"folder": "is a folder", "pipe": "is a pipe", "link": "is a pipe", "file/below": "a file stands where"}
     for place, reason in reasons.items():
-        assert call(["scrape", str(LOG), "--format", name, "-o", str(tmp_path / place)]) == 2
+        assert call_command(["scrape", str(LOG), "--format", name, "-o", str(tmp_path / place)]) == 2
         said = capsys.readouterr().err
         assert f"{tmp_path / place}: {reason}" in said
         assert "Traceback" not in said
@@ -53,7 +53,7 @@ def test_an_output_that_is_not_a_file_is_refused_and_stays(
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_missing_folder_is_created(name: str, tmp_path: Path) -> None:
     place = tmp_path / "a" / "b" / "steps"
-    assert call(["scrape", str(LOG), "--format", name, "-o", str(place)]) == 0
+    assert call_command(["scrape", str(LOG), "--format", name, "-o", str(place)]) == 0
     assert place.stat().st_size > 500
 
 
@@ -62,7 +62,7 @@ def test_a_folder_without_rights_is_named(name: str, capsys: pytest.CaptureFixtu
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o555)
         with without_rights():
-            assert call(["scrape", str(LOG), "--format", name, "-o", f"{folder}/steps"]) == 2
+            assert call_command(["scrape", str(LOG), "--format", name, "-o", f"{folder}/steps"]) == 2
         assert f"{folder}/steps: cannot be written (Permission denied)" in capsys.readouterr().err
 
 
@@ -92,9 +92,9 @@ def test_the_progress_of_a_long_log_is_shown(
     log = tmp_path / "long.log"
     log.write_bytes(LOG.read_bytes())
     os.truncate(log, 20_000_000)  # a hole, which takes no time
-    call([word.replace("LOG", str(log)) for word in words])
+    call_command([word.replace("LOG", str(log)) for word in words])
     assert capsys.readouterr().err.startswith("reading long.log: 0 of 20 MB\n")
-    call(["scrape", str(LOG), "--format", "json"])
+    call_command(["scrape", str(LOG), "--format", "json"])
     assert capsys.readouterr().err == ""
 
 

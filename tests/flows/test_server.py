@@ -24,7 +24,7 @@ from prefect.states import Crashed
 
 from tasks.services.flow_runs import HEARTBEAT, is_alive_after_all, life_of
 from tasks.services.prefect_settings import SETTINGS
-from tasks.services.server import ServerError, check, check_address
+from tasks.services.server import ServerError, check_address, check_api
 from tasks.services.set_up import ZOMBIE_AFTER_S
 
 ROOT = Path(__file__).parent.parent.parent
@@ -92,7 +92,8 @@ def test_the_recorder_of_task_runs_never_spins() -> None:
 @pytest.mark.parametrize("where", ["the command line", "the repository, as a worker"])
 def test_heartbeats_are_more_frequent_than_their_time_limit(where: str, tmp_path: Path) -> None:
     # with Prefect's 180 s, a command on the server of `maxview up` was called Crashed after 90 s and lost its job
-    prepare = "from tasks.services.prefect_settings import prepare; prepare()" if where == "the command line" else ""
+    own = "from tasks.services.prefect_settings import set_defaults; set_defaults()"
+    prepare = own if where == "the command line" else ""
     ask = "from prefect.settings import get_current_settings as s; print(s().flows.heartbeat_frequency)"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     beats = subprocess.run(
@@ -187,7 +188,7 @@ def test_another_program_answers_at_the_address(
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/api"
         with temporary_settings({PREFECT_API_URL: url}), pytest.raises(ServerError) as error:
-            check(url)
+            check_api(url)
         server.shutdown()
     assert message in str(error.value)
     assert "\n" not in str(error.value)

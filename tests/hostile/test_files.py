@@ -11,7 +11,7 @@ import pytest
 from configs.errors import ConfigError
 from configs.read import read_yaml
 from configs.verdict_rules import load_verdict_rules
-from flows.cli.app import call
+from flows.cli.app import call_command
 from tasks.diff.compare_logs import archive
 from tasks.diff.compare_runs import diff
 from tasks.ingest.given_logs import read_pair
@@ -129,11 +129,11 @@ def test_special_files_are_refused_by_name_and_never_opened(
     Path("link").symlink_to("pipe")
     for name in ("pipe", "link", "/dev/zero"):
         for argv in (["scrape", name], ["nightly", "--config", name], ["verify", name]):
-            assert call(argv) == 2, argv
+            assert call_command(argv) == 2, argv
             message = capsys.readouterr().err
             assert name in message
             assert "a pipe or a device" in message
-    assert call(["scrape", "pipe"]) == 2
+    assert call_command(["scrape", "pipe"]) == 2
     assert "give - and redirect it: maxview scrape - < pipe" in capsys.readouterr().err
 
 
@@ -143,7 +143,7 @@ def test_anchors_of_anchors_are_refused_in_time(untouched: Path, capsys: pytest.
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     path = untouched / "night.yml"
     path.write_text("\n".join(levels) + "\n")
-    assert call(["nightly", "--config", str(path)]) == 2
+    assert call_command(["nightly", "--config", str(path)]) == 2
     assert "its anchors (&x, *x) stand for more than" in capsys.readouterr().err
 
 
@@ -157,5 +157,5 @@ def test_an_array_of_endless_chunks_is_damage(shape: str) -> None:
 
 @pytest.mark.parametrize("words", ["../../../../etc", "/etc", "/proc/self", "/dev/null", "file:///etc", "ext::sh"])
 def test_a_path_without_checkpoints_is_refused(words: str, untouched: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["verify", "--record", words]) == 2
+    assert call_command(["verify", "--record", words]) == 2
     assert "give" in capsys.readouterr().err

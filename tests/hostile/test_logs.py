@@ -15,7 +15,7 @@ import zstandard
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from flows.cli.app import call
+from flows.cli.app import call_command
 from tasks.diff.compare_logs import archive, compare_pair
 from tasks.ingest.given_logs import read_pair
 from tasks.launch.logs import LogLine, watch
@@ -24,7 +24,7 @@ from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.terminal.report import print_comparison
 from tasks.records import ComparisonRecord, NextStep
 from tasks.scrape import LogFormatError, scrape
-from tasks.scrape.wrappings.unpack import unpack
+from tasks.scrape.wrappings.unpack import unpack_archive
 from tasks.store import open_store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
@@ -59,10 +59,10 @@ def test_scrape_prints_text_only(
     logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str], find_acting: Callable[[str], list[str]]
 ) -> None:
     for log in logs:
-        assert call(["scrape", str(log)]) == 0
+        assert call_command(["scrape", str(log)]) == 0
         shown = capsys.readouterr()
         assert find_acting(shown.out + shown.err) == []
-        assert call(["scrape", str(log), "--format", "json"]) == 0
+        assert call_command(["scrape", str(log), "--format", "json"]) == 0
         assert find_acting(capsys.readouterr().out) == []
 
 
@@ -161,7 +161,7 @@ def test_archives_that_grow_without_end_are_refused(pack: Callable[[bytes], byte
     packed = pack(bytes(300_000_000))
     assert len(packed) < 1_400_000
     with pytest.raises(LogFormatError, match=r"no log shrinks like that; if it is one, unpack it yourself"):
-        for _ in unpack(lambda: iter([packed]), "log")[1]():
+        for _ in unpack_archive(lambda: iter([packed]), "log")[1]():
             pass
 
 
@@ -171,7 +171,7 @@ def test_a_small_archive_becomes_large_piece_by_piece() -> None:
     """
     packed = zstandard.compress(bytes(100_000_000))
     assert len(packed) < 8 << 10
-    pieces = [len(text) for text in unpack(lambda: iter([packed]), "log")[1]()]
+    pieces = [len(text) for text in unpack_archive(lambda: iter([packed]), "log")[1]()]
     assert sum(pieces) == 100_000_000
     assert max(pieces) <= 512 // 4 * (128 << 10) + (1 << 20)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
-from flows.cli.app import call
+from flows.cli.app import call_command
 from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.plans import Request, resolve
 from tasks.store import StoreError, open_store
@@ -67,7 +67,7 @@ def test_every_hostile_word_is_refused_everywhere(
     for word in WORDS:
         if surface == "log" and word == "/etc/passwd":
             continue  # an existing file is read, and is not a log
-        assert call(SURFACES[surface](word)) == 2, word
+        assert call_command(SURFACES[surface](word)) == 2, word
         shown = capsys.readouterr()
         assert shown.out == "", word
         assert shown.err.strip(), word
@@ -100,7 +100,7 @@ def test_values_are_data(untouched: Path, capsys: pytest.CaptureFixture[str]) ->
         "=",
     )
     for value in values:
-        assert call(["resolve", "01_base", f"--set={value}"]) == 2, value
+        assert call_command(["resolve", "01_base", f"--set={value}"]) == 2, value
         shown = capsys.readouterr()
         assert shown.err.startswith("maxview: "), value
         assert "Traceback" not in shown.err, value
@@ -109,7 +109,7 @@ def test_values_are_data(untouched: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize("out", ["x" * 300, "precious/below", "s3://bucket/x", "http://evil.invalid/x"])
 def test_impossible_output_folders(out: str, untouched: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (untouched / "precious").write_text("a file")
-    assert call(["compare", "linen-vs-nnx", "--out", out]) == 2
+    assert call_command(["compare", "linen-vs-nnx", "--out", out]) == 2
     assert "--out" in capsys.readouterr().err
     assert [path.name for path in untouched.iterdir()] == ["precious"]
 

@@ -15,12 +15,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from configs.load import ConfigError
 from configs.schema import TrainConfig
-from model.decoder.contraction import contract, int8, plain
+from model.decoder.contraction import contract, int8, plain_product
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
 from model.train.data_source import make_source
 from model.train.loop import train
-from model.train.step import HOST, init_state, lower_step, set_up
+from model.train.step import HOST, declare_state, init_state, lower_step
 from model.train.stop import StopSignal
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -28,13 +28,13 @@ type MiniConfig = Callable[..., TrainConfig]
 
 def lower(config: TrainConfig, devices: int = 1) -> str:
     mesh, api = make_mesh(config, jax.devices()[:devices]), make_api(config)
-    return str(lower_step(set_up(config, api, mesh)).as_text())
+    return str(lower_step(declare_state(config, api, mesh)).as_text())
 
 
 def first_gradients(config: TrainConfig) -> dict[str, Any]:
     """The losses and the gradient norm of a step, before its update."""
     mesh, api = make_mesh(config, jax.devices()[:1]), make_api(config)
-    state = init_state(set_up(config, api, mesh))
+    state = init_state(declare_state(config, api, mesh))
     batch = make_source(config, mesh).next()
     with jax.set_mesh(mesh):
         return jax.device_get(jax.jit(api.train_step)(state, batch)[1])
@@ -63,7 +63,7 @@ def test_the_error_of_int8_is_at_most_half_a_step_of_each_operand() -> None:
     step_x, step_kernel = (jnp.max(jnp.abs(array), axis, keepdims=True) / 127 for array, axis in ((x, 1), (kernel, 0)))
     half = jnp.full_like(x, 0.5) * step_x, jnp.full_like(kernel, 0.5) * step_kernel
     bound = jnp.abs(x) @ half[1] + half[0] @ jnp.abs(kernel) + half[0] @ half[1]
-    error = jnp.abs(contract(int8, "LE,EF->LF", x, kernel) - contract(plain, "LE,EF->LF", x, kernel))
+    error = jnp.abs(contract(int8, "LE,EF->LF", x, kernel) - contract(plain_product, "LE,EF->LF", x, kernel))
     assert np.all(error < bound)
     assert np.any(error > bound / 10)
 
@@ -134,7 +134,7 @@ def test_offloaded_moments_are_in_the_hosts_memory(mini_config: MiniConfig) -> N
     kinds = {}
     for offload in ("true", "false"):
         config = mini_config(f"11_optimizer_offload_{offload}")
-        declared = set_up(config, make_api(config), make_mesh(config))
+        declared = declare_state(config, make_api(config), make_mesh(config))
         leaves = jax.tree.leaves(declared.arrays)
         kinds[offload] = [leaf.sharding.memory_kind == HOST for leaf in leaves].count(True)
     assert kinds == {"true": 2 * 12, "false": 0}

@@ -16,9 +16,9 @@ from model.decoder.sharding import make_mesh
 from model.train import checkpoint
 from model.train.api import Api, make_api, name_arrays
 from model.train.batch import Batch
-from model.train.cross_restore import translate
+from model.train.cross_restore import translate_state
 from model.train.data_source import make_source
-from model.train.step import Program, Setup, init_state, lower_step, make_program, set_up
+from model.train.step import CompiledStep, Setup, declare_state, init_state, lower_step, make_program
 
 SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
 F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
@@ -86,7 +86,7 @@ class Trained:
     config: TrainConfig
     api: Api
     setup: Setup
-    program: Program
+    program: CompiledStep
     batch: Batch
     first: dict[str, Any]
     middle: Any
@@ -105,7 +105,7 @@ def bits(arrays: dict[str, Any]) -> dict[str, bytes]:
 def train(config: TrainConfig, devices: int) -> Trained:
     mesh = make_mesh(config, jax.devices()[:devices])
     api = make_api(config)
-    setup = set_up(config, api, mesh)
+    setup = declare_state(config, api, mesh)
     program = make_program(setup, lower_step(setup))
     batch = make_source(config, mesh).next()
     state = init_state(setup)
@@ -166,7 +166,7 @@ def test_same_checkpoint(pair: tuple[Trained, Trained], tmp_path: Path) -> None:
         assert there is not None  # each tree is in the API's own form
         restored = writer.api.from_tree(checkpoint.restore(manager, MIDDLE - 1, abstract))
         manager.close()
-        state = translate(writer.api, restored, reader.setup)
+        state = translate_state(writer.api, restored, reader.setup)
         assert bits(name_arrays(reader.api, state)) == bits(name_arrays(writer.api, writer.middle))
         for step in range(MIDDLE, STEPS):
             state, metrics = reader.program.run(state, reader.batch)
@@ -188,7 +188,7 @@ def test_same_lowered_program_in_other_settings_of_a_case(
 def lower(config: TrainConfig, devices: int = 8) -> str:
     mesh = make_mesh(config, jax.devices()[:devices])
     api = make_api(config)
-    return strip_stablehlo(lower_step(set_up(config, api, mesh)).as_text())
+    return strip_stablehlo(lower_step(declare_state(config, api, mesh)).as_text())
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_one_device_and_eight_start_from_the_same_weights_and_tokens(mini_config
         config = mini_config(per_device_batch_size=8 // devices)
         mesh = make_mesh(config, jax.devices()[:devices])
         api = make_api(config)
-        state = init_state(set_up(config, api, mesh))
+        state = init_state(declare_state(config, api, mesh))
         params.append(jax.device_get(state.params))
         tokens.append(np.asarray(make_source(config, mesh).next().inputs))
     for one, eight in zip(*map(jax.tree.leaves, params), strict=True):

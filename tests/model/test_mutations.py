@@ -16,7 +16,7 @@ from model.decoder.sharding import make_mesh
 from model.train import trainer_nnx
 from model.train.api import Api, name_arrays
 from model.train.data_source import make_source
-from model.train.step import Setup, init_state, lower_step, make_program, set_up
+from model.train.step import Setup, declare_state, init_state, lower_step, make_program
 from model.train.trainer_linen import Linen
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -71,7 +71,7 @@ class Lab:
     def __init__(self, config: TrainConfig, api: Api):
         self.config, self.api = config, api
         self.mesh = make_mesh(config, jax.devices()[:DEVICES])
-        self.setup: Setup = set_up(config, api, self.mesh)
+        self.setup: Setup = declare_state(config, api, self.mesh)
         self.lowered = lower_step(self.setup)
         self.text = strip_stablehlo(self.lowered.as_text())
 

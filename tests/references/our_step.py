@@ -123,10 +123,10 @@ class Ours:
     def __init__(self, config: TrainConfig):
         from model.decoder.sharding import make_mesh
         from model.train.api import make_api
-        from model.train.step import lower_step, make_program, set_up
+        from model.train.step import declare_state, lower_step, make_program
 
         self.config, self.packed = config, config.dataset_type == "grain"
-        self.setup = set_up(config, make_api(config), make_mesh(config, jax.devices()[:1]))
+        self.setup = declare_state(config, make_api(config), make_mesh(config, jax.devices()[:1]))
         self.program = make_program(self.setup, lower_step(self.setup))
         self.decode = jax.jit(self._decode)
 

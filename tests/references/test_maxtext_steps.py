@@ -11,7 +11,7 @@ import pytest
 
 from configs.schema import TrainConfig
 from model.train.flops import step_flops
-from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, translate, write_words
+from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, translate_config, write_words
 from tests.references.names import to_maxtext
 from tests.references.our_step import draw_gradients, draw_weights, make_batches, mini, our_step
 from tests.references.run_program import run_program
@@ -57,7 +57,7 @@ def config_of(name: str, *, pure_nnx: bool = True) -> TrainConfig:
 def write_job(maxtext: MaxText, name: str, folder: Path) -> None:
     """A job for `maxtext_steps.py`. The arguments are our usual ones, except for two that its CPU needs."""
     config = config_of(name).model_copy(update={"dataset_type": "synthetic"})
-    words = translate(config, maxtext, folder / "run", metrics_file="", alone=True)
+    words = translate_config(config, maxtext, folder / "run", metrics_file="", alone=True)
     argv = [maxtext.base_config, *write_words(words), "megablox=false"]
     (folder / "words.json").write_text(json.dumps(argv), encoding="utf-8")
     (folder / "to-nearest").touch()  # decision 0055

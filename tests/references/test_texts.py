@@ -24,7 +24,7 @@ def test_sixty_steps_on_pythons_own_sources_reach_the_plain_trainers_loss(
     from model.train.api import make_api, name_arrays
     from model.train.data_source import make_source
     from model.train.loop import train
-    from model.train.step import init_state, set_up
+    from model.train.step import declare_state, init_state
     from model.train.stop import StopSignal
 
     source = Path(sysconfig.get_path("stdlib")) / "argparse.py"
@@ -35,7 +35,7 @@ def test_sixty_steps_on_pythons_own_sources_reach_the_plain_trainers_loss(
     mesh, api = make_mesh(config, jax.devices()[:1]), make_api(config)
     # one device here too: tests/model gives the process eight devices, and a batch is per device
     monkeypatch.setattr("model.train.loop.make_mesh", lambda config: mesh)
-    state = init_state(set_up(config, api, mesh))
+    state = init_state(declare_state(config, api, mesh))
     prefix = "params/params/"
     weights = {
         name.removeprefix(prefix): np.asarray(array)

@@ -23,10 +23,10 @@ from configs.schema import TrainConfig
 from model.compile_record import strip_stablehlo
 from model.decoder.sharding import make_mesh
 from model.train.api import Api, make_api, name_arrays
-from model.train.cross_restore import translate
+from model.train.cross_restore import translate_state
 from model.train.data_source import make_source
-from model.train.step import init_state, lower_step, make_program, set_up
-from tasks.resolve.arm_config import find_unfit, resolve_config
+from model.train.step import declare_state, init_state, lower_step, make_program
+from tasks.resolve.arm_config import find_unfit_cases, resolve_config
 
 SIZE = {
     "base_emb_dim": 64, "base_num_query_heads": 4, "base_num_kv_heads": 4, "head_dim": 16, "base_mlp_dim": 128,
@@ -48,7 +48,7 @@ class Side:
     def __init__(self, config: TrainConfig, devices: int):
         self.config = config
         self.mesh, self.api = make_mesh(config, jax.devices()[:devices]), make_api(config)
-        self.setup = set_up(config, self.api, self.mesh)
+        self.setup = declare_state(config, self.api, self.mesh)
         self.lowered = lower_step(self.setup)
         self.program = strip_stablehlo(self.lowered.as_text())
 
@@ -70,7 +70,7 @@ class Side:
     def go_on(self, writer: Api, held: object) -> dict[str, bytes]:
         """Train on from the other API's state after the first step; return the final bits."""
         state = jax.device_put(
-            translate(writer, held, self.setup),
+            translate_state(writer, held, self.setup),
             jax.tree.map(lambda leaf: leaf.sharding, self.setup.arrays),
         )
         for batch in self.fed[1:]:
@@ -110,7 +110,7 @@ def bits_of_state(bits: dict[str, bytes]) -> dict[str, bytes]:
 
 def rows(cases: list[str], *, program_only: bool) -> Iterator[str]:
     """The lines of the table."""
-    unfit = {devices: find_unfit(cases, load_target(TARGETS[devices])) for devices in DEVICES}
+    unfit = {devices: find_unfit_cases(cases, load_target(TARGETS[devices])) for devices in DEVICES}
     columns = [(devices, dtype) for devices in DEVICES for dtype in TYPES]
     yield "| case | " + " | ".join(f"{devices} × {dtype}" for devices, dtype in columns) + " |"
     yield "|---|" + ":-:|" * len(columns)

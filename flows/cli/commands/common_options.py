@@ -19,7 +19,7 @@ Set = Annotated[
 Full = Annotated[bool, Parameter(name="--full", help="Print every row, reason and checkpoint.", negative="")]
 
 
-def check_out(out: str) -> None:
+def check_store(out: str) -> None:
     """Raise StoreError with the remedy if `out` cannot be a store. Creates a missing folder.
 
     To be called before slow work.

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from configs.comparison import load_target
 from configs.names import list_names
-from flows.cli.commands.common_options import Full, Json, check_out
+from flows.cli.commands.common_options import Full, Json, check_store
 from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import CompareOptions
 
@@ -28,7 +28,7 @@ def compare(
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     """
     check_comparison_name(name)
-    from tasks.resolve.arm_config import find_unfit
+    from tasks.resolve.arm_config import find_unfit_cases
     from tasks.resolve.plans import request_comparison, resolve
 
     # checked before the flow, because starting a server for it takes seconds
@@ -39,12 +39,12 @@ def compare(
     plans = resolve(request_comparison(options), Path(options.out))
     left_out: dict[str, str] = {}
     if "all" in options.cases:
-        left_out = find_unfit(list_names("cases"), load_target(plans[0].target), model=options.more.model or None)
+        left_out = find_unfit_cases(list_names("cases"), load_target(plans[0].target), model=options.more.model or None)
     if options.more.comment:
         from tasks.services.pull_request import parse_pull_request
 
         parse_pull_request(options.more.comment)
-    check_out(options.out)
+    check_store(options.out)
     return run_flow("compare", dict(options), as_json=json_, full=full, left_out=left_out)
 
 

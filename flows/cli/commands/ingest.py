@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands.common_options import Full, Json, absolute_place, check_out
+from flows.cli.commands.common_options import Full, Json, absolute_place, check_store
 from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import IngestOptions
 
@@ -29,7 +29,7 @@ def ingest(
     sides = assign_sides(logs or (), options.baseline, options.candidate)
     with show_reads(open_stderr()), open_arms(sides, aa=options.aa):
         pass  # raises for logs that cannot be compared, before a flow run begins
-    check_out(options.out)
+    check_store(options.out)
 
     given = {"logs": logs or (), "baseline": options.baseline, "candidate": options.candidate}
     places = {side: tuple(map(absolute_place, words)) for side, words in given.items()}

@@ -16,7 +16,7 @@ from flows.cli.commands.common_options import absolute_place
 
 if TYPE_CHECKING:
     from tasks.records import RunPlan
-    from tasks.services.server import Api
+    from tasks.services.server import PrefectApi
     from tasks.store import Store
 
 MAX_MISSES, PAUSE_S = 2, 0.5  # the server is gone after MAX_MISSES failed requests in a row, PAUSE_S seconds apart
@@ -107,7 +107,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
         with NothingToUndo():
             from tasks.services import prefect_settings as environment
 
-            environment.prepare()
+            environment.set_defaults()
             from tasks.services.server import explain_failure, prefect_api
 
             api = held.enter_context(prefect_api(lost, lambda: load_flow(name)))
@@ -126,7 +126,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
         return state, view
 
 
-def end_in_time(api: "Api") -> None:
+def end_in_time(api: "PrefectApi") -> None:
     """Make Ctrl-C end the jobs; also this process, if the server is gone or the flow does not end within REPORT_S.
 
     Otherwise the process would retry its reports to a lost server for minutes.
@@ -153,7 +153,7 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
 
     done: pairs (comparison, case) to leave out, because they have a page already.
     """
-    from tasks.diff.assemble_case import assemble_case, read_past
+    from tasks.diff.assemble_case import assemble_case, read_past_noise
     from tasks.diff.compare_case import compare_case
     from tasks.diff.suggested_commands import add_next
     from tasks.ingest.run_record import adopt_run
@@ -169,6 +169,6 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
         if (name, case) in done or len(records) < len(own):
             continue
         runs = assemble_case(own, records, store, cases=cases)
-        result = add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=cases)
+        result = add_next(compare_case(runs, past=read_past_noise(runs, store)), runs.runs, cases=cases)
         pages.append(str(publish_comparison(result, store, runs.runs)))
     return pages

@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out, absolute_place, check_out
+from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out, absolute_place, check_store
 
 State = Annotated[Path | None, Parameter(help="Folder of the server's database and logs.")]
 
@@ -40,9 +40,9 @@ def up(
 
     where = state or state_folder()
     place = services.Place(state=where.absolute(), out=absolute_place(out), host=host, port=port)
-    check_out(out)
+    check_store(out)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    services.start(place, errors.print)
+    services.start_services(place, errors.print)
     if json_:
         print(json.dumps({"url": place.url, "api": f"{place.url}/api", "state": str(place.state), "out": place.out}))
         return 0
@@ -63,7 +63,7 @@ def down(*, state: State = None, json_: Json = False) -> int:
     from tasks.store.seals import state_folder
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    ended = services.stop(state or state_folder(), errors.print)
+    ended = services.stop_services(state or state_folder(), errors.print)
     idle = end_idle(errors.print)
     if json_:
         print(json.dumps({"ended": bool(ended or idle)}))

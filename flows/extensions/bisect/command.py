@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands.common_options import Json, check_out
+from flows.cli.commands.common_options import Json, check_store
 from flows.cli.commands.run_flow import FlowError, finish_flow
 from tasks.resolve.options import BisectOptions
 
@@ -34,7 +34,7 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     if more.packages:
         read_versions(more.packages)
     choose_span(options)
-    check_out(options.out)
+    check_store(options.out)
 
     from tasks.services.events import EVENTS, Bisected, Event
 

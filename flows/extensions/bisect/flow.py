@@ -25,7 +25,7 @@ from flows.extensions.bisect.steps import (
     publish_bisection_step,
     time_beside_good_step,
 )
-from tasks.diff.assemble_case import complete_case, read_past
+from tasks.diff.assemble_case import complete_case, read_past_noise
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.noise import Past
 from tasks.extensions.bisect.bisected_metric import DIED, PROGRAM, TIME, BisectedMetric, choose_metric, read_metric
@@ -35,7 +35,7 @@ from tasks.extensions.bisect.function_judge import FunctionJudge
 from tasks.extensions.bisect.ledger import ledger_key, read_entry, search_ledger, weigh_commits
 from tasks.extensions.bisect.points import Span, corner_span, list_cases, plan_point, span_after_corners, spans_inside
 from tasks.extensions.bisect.run_judge import RunJudge
-from tasks.extensions.bisect.terms import Finish, Limits, Line, Train
+from tasks.extensions.bisect.terms import Finish, Line, SearchLimits, Train
 from tasks.extensions.bisect.turns_judge import TurnsJudge
 from tasks.launch.owners import forget
 from tasks.metrics.result_metrics import FUNCTION
@@ -131,7 +131,7 @@ class Search:
 
     def search(self, points: tuple[BisectedPoint, ...]) -> tuple[Finish, Line]:
         """Train points until there is a result; return the result, and the line with the points' prior weights."""
-        limits = Limits(
+        limits = SearchLimits(
             max_end_runs=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
             most_runs=self.request.more.max_runs,
         )  # fmt: skip
@@ -163,7 +163,7 @@ class Search:
             for point in action.points:
                 self.train(point)
 
-    def compare_ends(self, limits: Limits) -> BisectedMetric | Finish:
+    def compare_ends(self, limits: SearchLimits) -> BisectedMetric | Finish:
         """Train the ends until their comparison decides; return the metric of the worst row, or a result.
 
         A result ends the search, for example because no row is worse, a limit is reached, or an end cannot be run.
@@ -251,7 +251,7 @@ class Search:
     @cached_property
     def past(self) -> dict[str, Past]:
         """The noise of earlier runs, by metric."""
-        return read_past(self.template, self.store)
+        return read_past_noise(self.template, self.store)
 
     def complete(self, runs: CaseRuns) -> CaseRuns:
         """Return the comparison of two points with the comparisons of their checkpoints and programs."""
@@ -331,7 +331,7 @@ class Search:
         if square.failures:
             raise ValueError(f"a corner cannot be run: {next(iter(square.failures.values()))}")
         if self.metric is None:
-            chosen = choose_metric(square.judge.compare_ends(3), repeats, 3, Limits(max_end_runs=repeats), 0.0)
+            chosen = choose_metric(square.judge.compare_ends(3), repeats, 3, SearchLimits(max_end_runs=repeats), 0.0)
             square.metric = self.metric = chosen if isinstance(chosen, BisectedMetric) else None
         return measure_corners(square.judge)
 

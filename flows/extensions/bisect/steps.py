@@ -17,7 +17,7 @@ from tasks.extensions.bisect.ledger import make_entry
 from tasks.extensions.bisect.page import bisection_markdown, publish_bisection
 from tasks.extensions.bisect.points import choose_span
 from tasks.extensions.bisect.search import next_action
-from tasks.extensions.bisect.terms import Finish, Judge, Limits, Line, Train
+from tasks.extensions.bisect.terms import Finish, Judge, Line, SearchLimits, Train
 from tasks.extensions.bisect.turns_judge import time_beside_good
 from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.markdown.elements import artifact_key, escape_markdown
@@ -51,7 +51,7 @@ def compare_with_good_step(good: RunPlan, plan: RunPlan, store: Store) -> RunRec
 
 
 @task(name="choose", task_run_name="choose what to run", cache_policy=NO_CACHE)
-def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Train | Finish:
+def choose_step(line: Line, judge: Judge, limits: SearchLimits, spent_s: float) -> Train | Finish:
     """Return the next action of a bisection: the points to train, or the bisection's result.
 
     spent_s: seconds that the bisection's runs have taken so far.

@@ -6,7 +6,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
-from tasks.extensions.cross_restore.cross_maxtext import cross_restore, find_source_plan
+from tasks.extensions.cross_restore.cross_maxtext import find_source_plan, restore_across
 from tasks.launch.job import LaunchedRun
 from tasks.launch.logs import read_exit_code
 from tasks.records import RunPlan
@@ -20,6 +20,6 @@ def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
     """
     before = find_source_plan(run.plan, among)
     if before is not None and run.plan.repeat == 0 and read_exit_code(run.directory.log) == 0:
-        found = cross_restore(run.plan, before)
+        found = restore_across(run.plan, before)
         run.directory.write_crossing(found)
         get_run_logger().info("%s", found.evidence)

@@ -31,14 +31,14 @@ def explain(
     """
     from tasks.experiments.recordings import FOLDER
     from tasks.experiments.same_function import COST, compare_functions
-    from tasks.extensions.explain.explain_arms import explain_plans, say_cost
+    from tasks.extensions.explain.explain_arms import explain_plans, say_cost_of_explanation
     from tasks.extensions.explain.repro_kit import write_kit_of
     from tasks.extensions.explain.subjects import find_subject
     from tasks.publish.terminal.report import render_explanation
 
     found = find_subject(subject, store)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    errors.print(say_cost(found.plans, None))
+    errors.print(say_cost_of_explanation(found.plans, None))
     explanation = explain_plans(found.plans, found.names, found.folder)
     errors.print(COST)
     function = compare_functions(found.plans, found.names, found.folder.parent / FOLDER, say=errors.print)

@@ -41,7 +41,7 @@ def history(
     target
         The target of the runs; every target by default.
     """
-    from tasks.extensions.history.describe_series import exit_status, suggest_next, to_json
+    from tasks.extensions.history.describe_series import exit_status_of, next_of_series, series_to_json
     from tasks.extensions.history.history_table import compact_history, load_history, rebuild_history
     from tasks.extensions.history.page import write_history_page
     from tasks.extensions.history.series import find_series, judge_history
@@ -67,14 +67,14 @@ def history(
         rest = "the page stays on this machine" if page else "no page is written"
         errors.print(f"{store.address}: may only be read, so {rest}", markup=False, soft_wrap=True)
     if json_:
-        print(json.dumps([to_json(item) for item in judged], indent=1, allow_nan=False))
+        print(json.dumps([series_to_json(item) for item in judged], indent=1, allow_nan=False))
     else:
         print_history(judged, Console())
         for line in _places(page, store):
             print(line)
-        following = f"{suggest_next(judged)} {shlex.join(out_option(store.address))}".rstrip()
+        following = f"{next_of_series(judged)} {shlex.join(out_option(store.address))}".rstrip()
         print(f"next: {as_typed(following)}")
-    return exit_status(judged)
+    return exit_status_of(judged)
 
 
 def _places(page: Path | None, store: "Store") -> Iterator[str]:

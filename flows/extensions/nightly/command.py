@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands.common_options import Json, check_out
+from flows.cli.commands.common_options import Json, check_store
 from flows.cli.commands.run_flow import FlowError, finish_flow, index_of
 from tasks.resolve.options import NightOptions
 
@@ -18,7 +18,7 @@ def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOpti
     if options.config:
         options = options.model_copy(update={"config": str(Path(options.config).absolute())})
     check_night(options)
-    check_out(options.out)
+    check_store(options.out)
 
     state, _ = finish_flow("nightly", dict(options))
     from tasks.publish.markdown.night import night_markdown

@@ -79,7 +79,7 @@ def nightly(options: NightOptions) -> State[Any]:
     forget([flow_run.id], store)
     problems = publish(record, store)
     log_result([(night_headline(record), find_page(store.path / PAGE, store).shown)])
-    return final_state(record, problems)
+    return final_state_of_night(record, problems)
 
 
 def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
@@ -154,7 +154,7 @@ def evaluate_twins(plan: NightPlan, store: Store) -> Iterator[NightTwins]:
         )
 
 
-def name_cell() -> str:
+def name_cell_run() -> str:
     """Return the name of a cell's flow run: case, arms and target."""
     request: Request = flow_run.parameters["request"]
     refs = (request.arms.baseline, request.arms.branch)
@@ -163,7 +163,7 @@ def name_cell() -> str:
 
 @job_flow(
     name="compare",
-    flow_run_name=name_cell,
+    flow_run_name=name_cell_run,
     description="A cell of a night: the comparison of one case.",
     validate_parameters=False,  # called only by the nightly flow, with valid objects
 )
@@ -247,7 +247,7 @@ def publish(record: NightRecord, store: Store) -> list[str]:
     return problems
 
 
-def final_state(record: NightRecord, problems: list[str]) -> State[Any]:
+def final_state_of_night(record: NightRecord, problems: list[str]) -> State[Any]:
     """Return the night's final state.
 
     Failed: `Regressed` if a result or a twin is bad, else `NotPublished` if the summary, message or comment was not

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from flows.cli.commands.common_options import Full, Json, check_out
+from flows.cli.commands.common_options import Full, Json, check_store
 from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import PreflightOptions
 
@@ -36,7 +36,7 @@ def preflight(
     missing = find_missing_compilers(resolve(request_compiles(options), Path(options.out)))
     if missing:
         raise ConfigError(missing)
-    check_out(options.out)
+    check_store(options.out)
     return run_flow("preflight", dict(options), as_json=json_, full=full)
 
 

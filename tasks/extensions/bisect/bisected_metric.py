@@ -4,7 +4,7 @@ from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
 from tasks.diff.compare_runs import SHARE_A_VERDICT
 from tasks.diff.repeat_rule import undecided_rows
-from tasks.extensions.bisect.terms import MAX_RUNS_OF_POINT, Finish, Limits, Train
+from tasks.extensions.bisect.terms import MAX_RUNS_OF_POINT, Finish, SearchLimits, Train
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END, FUNCTION, LOSS
 from tasks.metrics.table import BISECTED_TITLES
@@ -64,7 +64,7 @@ def read_metric(word: str) -> BisectedMetric:
 
 
 def choose_metric(
-    record: ComparisonRecord, runs: int, last: int, limits: Limits, spent_s: float
+    record: ComparisonRecord, runs: int, last: int, limits: SearchLimits, spent_s: float
 ) -> BisectedMetric | Train | Finish:
     """Choose the metric from a comparison of good and bad.
 

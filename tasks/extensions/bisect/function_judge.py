@@ -6,7 +6,7 @@ from pathlib import Path
 from tasks.experiments.compare_by_experiments import run_of
 from tasks.experiments.recordings import record_arm
 from tasks.experiments.same_function import compare_functions
-from tasks.extensions.bisect.posterior import Observation
+from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.extensions.bisect.run_judge import RunJudge
 from tasks.extensions.bisect.terms import PairVerdict
 from tasks.records import FunctionComparison, RunPlan, RunRecord
@@ -44,7 +44,7 @@ class FunctionJudge(RunJudge):
         found = self._function(point)
         return found.sentence if found is not None and found.answer == "not evaluated" else ""
 
-    def observe(self, point: int) -> list[Observation]:
+    def observe(self, point: int) -> list[ObservedRun]:
         return []
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:

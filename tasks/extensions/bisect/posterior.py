@@ -17,7 +17,7 @@ TWICE = 0.1  # prior probability that the level changed at two points instead of
 type Values = NDArray[np.float64]
 
 
-class Observation(Frozen):
+class ObservedRun(Frozen):
     """One run of one point; if the metric is no time, the mark of a point.
 
     value: logarithm of the run's time, or the level of the mark (0 or 1). error: standard error of `value` from the
@@ -47,7 +47,7 @@ class Belief(Frozen, arbitrary_types_allowed=True):
         return found
 
 
-def find_belief(observations: Sequence[Observation], weights: Sequence[float], noise: Noise) -> Belief:
+def find_belief(observations: Sequence[ObservedRun], weights: Sequence[float], noise: Noise) -> Belief:
     """Return the posterior over the points. The first point is good, the last one is bad.
 
     weights: each point's prior weight of being the culprit; 0 rules it out. noise: the noise of a pair of equal runs.

@@ -12,9 +12,9 @@ from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.noise import Noise, Past, learn_noise
 from tasks.diff.time_rows import find_device_kind
 from tasks.extensions.bisect.bisected_metric import DIED, BisectedMetric
-from tasks.extensions.bisect.posterior import Observation
+from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.extensions.bisect.terms import HALVES, PairVerdict
-from tasks.metrics.compute_facts import facts_of
+from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.table import BY_NAME
 from tasks.metrics.time_metrics import CPU_TIME
@@ -85,12 +85,12 @@ class RunJudge:
             return f"died of something else: {cause}" if ends and _cause(ends[0]) != cause else ""
         return f"died: {cause}"
 
-    def observe(self, point: int) -> list[Observation]:
+    def observe(self, point: int) -> list[ObservedRun]:
         levels = [self._level(run) for run in self._runs.get(point, ())]
-        return [Observation(point=point, value=log(level[0]), error=level[1]) for level in levels if level]
+        return [ObservedRun(point=point, value=log(level[0]), error=level[1]) for level in levels if level]
 
     def _level(self, run: RunRecord) -> tuple[float, float] | None:
-        levels = facts_of(run).levels.get(self._metric.name)
+        levels = facts_of_run(run).levels.get(self._metric.name)
         return (levels.quick.seconds, levels.quick.error) if levels else None
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:

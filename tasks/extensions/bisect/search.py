@@ -10,16 +10,16 @@ from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.bisected_metric import SAME, say_better, say_unsure
 from tasks.extensions.bisect.evidence import MIN_RUNS, is_proven, judge_ends
-from tasks.extensions.bisect.posterior import Belief, Observation, choose_point, find_belief
+from tasks.extensions.bisect.posterior import Belief, ObservedRun, choose_point, find_belief
 from tasks.extensions.bisect.terms import (
     HALVES,
     MAX_RUNS_OF_POINT,
     WORSE,
     Finish,
     Judge,
-    Limits,
     Line,
     PairVerdict,
+    SearchLimits,
     Train,
 )
 from tasks.records import Mark
@@ -112,7 +112,7 @@ class _MarkedLine:
             levels = {last_good: 0.0, line.last: 1.0}
             levels |= {point: float(self.marks[point] != "good") for point in self.marked("good", "bad", "between")
                        if point > last_good}  # fmt: skip
-            seen = [Observation(point=point, value=value) for point, value in levels.items()]
+            seen = [ObservedRun(point=point, value=value) for point, value in levels.items()]
             return find_belief(seen, weights, Noise(scale=0.05, df=100.0))
         seen = []
         for point in (0, *self.trained, line.last):
@@ -139,7 +139,7 @@ class _MarkedLine:
         return not self.judge.judges_time and is_good and (after == self.line.last or self.marks.get(after) == "bad")
 
 
-def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.0) -> Train | Finish:
+def next_action(line: Line, judge: Judge, limits: SearchLimits, *, spent_s: float = 0.0) -> Train | Finish:
     """Return the next runs, or the result. A killed search can resume, because the finished runs are its only state."""
 
     def may_train(points: Sequence[int]) -> bool:
@@ -194,7 +194,11 @@ def find_current_belief(line: Line, judge: Judge) -> Belief | None:
 
 
 def _compare_ends(
-    line: Line, judge: Judge, limits: Limits, ends_verdict: PairVerdict, may_train: Callable[[Sequence[int]], bool]
+    line: Line,
+    judge: Judge,
+    limits: SearchLimits,
+    ends_verdict: PairVerdict,
+    may_train: Callable[[Sequence[int]], bool],
 ) -> Train | Finish:
     """Return more runs of one or both ends if these are undecided and the limits allow it; else the result."""
     both = min(judge.runs(0), judge.runs(line.last))

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from configs.schema import Frozen
 from tasks.diff.noise import Noise
-from tasks.extensions.bisect.posterior import Observation
+from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.records import Verdict
 
 HALVES = 2  # the comparison of the ends and that of the culprit each get half of the false-alarm probability
@@ -47,7 +47,7 @@ class Judge(Protocol):
     def failed(self, point: int) -> str:
         """Return why the point cannot be judged; empty if it can."""
 
-    def observe(self, point: int) -> Sequence[Observation]:
+    def observe(self, point: int) -> Sequence[ObservedRun]:
         """Return one observation per run that has enough steps. Call it only if the metric is a time."""
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
@@ -72,7 +72,7 @@ class Line(Frozen):
         return len(self.weights) - 1
 
 
-class Limits(Frozen):
+class SearchLimits(Frozen):
     """The limits of a search: runs and seconds."""
 
     max_end_runs: int = 3  # limit of runs of each end if the user gave no limit; doubled if a time is bisected

@@ -9,7 +9,7 @@ from tasks.diff.program_time_rows import STATED, decide_program, tolerance_of_pr
 from tasks.experiments.compare_by_experiments import run_of
 from tasks.experiments.interleave import LIMIT_S, interleave, limits_of
 from tasks.experiments.recordings import record_arm
-from tasks.extensions.bisect.posterior import Observation
+from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.extensions.bisect.run_judge import RunJudge
 from tasks.extensions.bisect.terms import PairVerdict
 from tasks.records import ProgramTimes, RunPlan, RunRecord, TimeRatio
@@ -59,7 +59,7 @@ class TurnsJudge(RunJudge):
         times = self._times(point)
         return times.problem if times else ""
 
-    def observe(self, point: int) -> list[Observation]:
+    def observe(self, point: int) -> list[ObservedRun]:
         return []
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:

@@ -42,7 +42,7 @@ def find_source_plan(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
     return before if fits and plan.arm != before.arm else None
 
 
-def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
+def restore_across(plan: RunPlan, before: RunPlan) -> CrossRestore:
     """Restore the first checkpoint of the run `before` with the command of `plan`, train on, and compare the losses.
 
     Returns the proof. If the test could not be completed, its `holds` is None and its `evidence` is the reason.

@@ -28,7 +28,7 @@ class GivenArguments:
     shown: dict[str, Any]  # fields of a `TensorComparison`
 
 
-def compare_arguments(
+def pair_arguments(
     baseline: Observation, candidate: Observation, names: tuple[str, str], *, starts_shared: bool = False
 ) -> GivenArguments:
     """Pair the arguments by role and meaning; return their differences, with one root for each role that differs.

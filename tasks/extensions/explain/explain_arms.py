@@ -14,7 +14,7 @@ from tasks.extensions.explain.tensors import compare_tensors
 from tasks.extensions.explain.touched_lines import add_commits, find_refs
 from tasks.observe.inject.maxview_observe.observation_files import BUFFERS, INSTRUCTIONS
 from tasks.observe.shared_start import read_start
-from tasks.programs.compare_compiled import Side, compare_programs
+from tasks.programs.compare_compiled import ProgramSide, compare_programs
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.programs.program_work import analyse_program
 from tasks.programs.read_with_jax import read_with_jax
@@ -53,7 +53,7 @@ class ObservedArm(NamedTuple):
         return self.plan.checkout or self.plan.start_folder or str(Path(__file__).parents[3])
 
 
-def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
+def say_cost_of_explanation(plans: Both[RunPlan], seconds: float | None) -> str:
     """Return the cost of an explanation as text. seconds: of the longest judged run; None if unknown."""
     about = f"on {plans[0].target}" + (f", at most about {2 * seconds:,.0f} s" if seconds else "")
     again = "both arms are started once more, for a few steps each"
@@ -144,7 +144,7 @@ def _explain_program(arms: Both[ObservedArm]) -> ProgramExplanation:
     return found.model_copy(update=update)
 
 
-def _compiled_side(arm: ObservedArm) -> Side:
+def _compiled_side(arm: ObservedArm) -> ProgramSide:
     """Return an arm's optimised program as preflight's comparison takes it."""
     arrays = tuple(
         InputArray(
@@ -173,9 +173,9 @@ def _compiled_side(arm: ObservedArm) -> Side:
     )
     path = arm.folder / OPTIMISED
     if not path.is_file():
-        return Side(program, None)
+        return ProgramSide(program, None)
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
-        return Side(program, analyse_program(lines))
+        return ProgramSide(program, analyse_program(lines))
 
 
 def _count_allocated(arm: ObservedArm) -> int:

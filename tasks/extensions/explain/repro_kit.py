@@ -15,7 +15,7 @@ from tasks.extensions.explain.explain_arms import Both, ObservedArm
 from tasks.observe.recorder import read_observation
 from tasks.programs.build_graph import Transcript, make_graph
 from tasks.programs.read_with_jax import read_with_jax
-from tasks.programs.value_graph import Graph, shape_of
+from tasks.programs.value_graph import Graph, array_type
 from tasks.records import RunPlan
 from tasks.records.observation import ARGUMENTS, PROGRAM
 
@@ -79,7 +79,7 @@ def _arguments(transcript: Transcript, stored: dict[str, str]) -> list[tuple[str
         name = stored.get(one["name"])
         if name is None:
             raise ValueError(f"no repro kit: argument {one['name'] or number} of the step was not recorded")
-        found.append((name, shape_of(one["type"])[1]))
+        found.append((name, array_type(one["type"])[1]))
     return found
 
 

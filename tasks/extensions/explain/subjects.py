@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tasks.experiments.runnable_arms import plans_of
-from tasks.extensions.explain.explain_arms import Both, explain_plans, say_cost
+from tasks.extensions.explain.explain_arms import Both, explain_plans, say_cost_of_explanation
 from tasks.metrics.table import METRICS
 from tasks.records import ComparisonRecord, Explanation, RunPlan, RunRecord, seconds_between
 from tasks.store import Store, open_store
@@ -39,7 +39,8 @@ def name_explainable_differences(record: ComparisonRecord) -> str:
 def announce(plans: Both[RunPlan], runs: Sequence[RunRecord], why: str) -> str:
     """Return the message before an explanation begins: the explanation's reason and cost."""
     took = [seconds_between(run.reading.started, run.reading.ended) for run in runs]
-    return f"differs in {why}: {say_cost(plans, max((one for one in took if one is not None), default=None))}"
+    longest = max((one for one in took if one is not None), default=None)
+    return f"differs in {why}: {say_cost_of_explanation(plans, longest)}"
 
 
 def explain_comparison(record: ComparisonRecord, plans: Both[RunPlan], store: Store) -> Explanation:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from tasks.extensions.explain.argument_roots import compare_arguments
+from tasks.extensions.explain.argument_roots import pair_arguments
 from tasks.extensions.explain.arm_values import ArmValues, Divergence
 from tasks.extensions.explain.describe_root import PlacedRoot, describe_extra, describe_pair, equal_up_to
 from tasks.extensions.explain.tensor_rows import TensorRow, read_steps
@@ -36,7 +36,7 @@ def compare_tensors(
     """
     observations = read_observation(baseline, names[0]), read_observation(candidate, names[1])
     notes = [f"{name}: {note}" for name, found in zip(names, observations, strict=True) for note in found.notes]
-    given = compare_arguments(observations[0], observations[1], names, starts_shared=starts_shared)
+    given = pair_arguments(observations[0], observations[1], names, starts_shared=starts_shared)
     notes += _versions(observations, names)
     if not all(found.tensors for found in observations):
         missing = next(name for name, found in zip(names, observations, strict=True) if not found.tensors)
@@ -66,7 +66,7 @@ def compare_tensors(
         notes=tuple(notes),
         **given.shown,
     )
-    return comparison.model_copy(update={"sentence": summarise(comparison)})
+    return comparison.model_copy(update={"sentence": summarise_tensors(comparison)})
 
 
 def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
@@ -143,7 +143,7 @@ def _versions(observations: Sequence[Observation], names: tuple[str, str]) -> li
     ]
 
 
-def summarise(comparison: TensorComparison) -> str:
+def summarise_tensors(comparison: TensorComparison) -> str:
     """Return the result of the comparison in one line."""
     if comparison.first is not None:
         begin = f"equal up to {comparison.equal_up_to}; " if comparison.equal_up_to else ""

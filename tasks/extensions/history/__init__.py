@@ -10,8 +10,8 @@ EXTENSION = Extension(
     command="flows.extensions.history.command:history",
     summary="Show every metric over time, and its changes of level.",
     examples=("", "--out gs://bucket/maxview"),
-    read_past="tasks.extensions.history.prior:read_past",
+    read_past="tasks.extensions.history.prior:past_of_history",
     after_publishing="tasks.extensions.history.history_table:append_comparison",
     after_night="tasks.extensions.history.history_table:compact_store",
-    demo="tasks.extensions.history.page:add_to_demo",
+    demo="tasks.extensions.history.page:add_history_to_demo",
 )

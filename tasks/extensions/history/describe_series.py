@@ -70,7 +70,7 @@ def _describe_commits(event: Event) -> str:
     return " and ".join(dict.fromkeys(texts))
 
 
-def suggest_next(judged: Sequence[JudgedSeries]) -> str:
+def next_of_series(judged: Sequence[JudgedSeries]) -> str:
     """Return the most useful command to type next."""
     worse = [(item, event) for item in judged for event in item.events if event.worse and event.cause != "shared"]
     if worse:
@@ -104,7 +104,7 @@ def _compare_command(series: Series, event: Event) -> str:
     return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--repeats", "3", "--fresh"])
 
 
-def to_json(judged: JudgedSeries) -> dict[str, Any]:
+def series_to_json(judged: JudgedSeries) -> dict[str, Any]:
     """Return a series with its nights, lines, changes and notes for JSON; missing values are null."""
     series = judged.series
     return {
@@ -138,7 +138,7 @@ def to_json(judged: JudgedSeries) -> dict[str, Any]:
     }
 
 
-def exit_status(judged: Sequence[JudgedSeries]) -> int:
+def exit_status_of(judged: Sequence[JudgedSeries]) -> int:
     """Return the exit status: 1 if the last change of any line is for the worse and its cause is not "shared".
 
     Otherwise 3 if there are series, but all have too few ratios to show a change of level; else 0.

@@ -72,7 +72,7 @@ def write_history_page(judged: Sequence[JudgedSeries], store: Store) -> Path | N
     return write_history(store, html)
 
 
-def add_to_demo(out: str, _tell: Callable[[str], None]) -> None:
+def add_history_to_demo(out: str, _tell: Callable[[str], None]) -> None:
     """Write the page of the example site's history. out: the site's address."""
     store = open_store(out)
     write_history_page(judge_history(find_series(load_history(store.files))), store)

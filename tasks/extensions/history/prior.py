@@ -24,7 +24,7 @@ type Measured = tuple[float, float | None]  # a run's value and its relative sta
 TIME_METRICS = tuple(name for metric in METRICS if metric.quick for name in (metric.name, metric.quick))
 
 
-def read_past(case: CaseRuns, store: Store) -> dict[str, Past]:
+def past_of_history(case: CaseRuns, store: Store) -> dict[str, Past]:
     """Return `past_noise` of the store's history, without the runs of `case` itself."""
     runs = [folder_name(run) for run in case.runs]
     return past_noise(load_history(store.files), target=case.target, case=case.case, excluded=runs)

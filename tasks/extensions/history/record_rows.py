@@ -18,7 +18,7 @@ from configs.comparison import load_comparison
 from configs.load import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.diff.setting_differences import own_config
-from tasks.metrics.compute_facts import facts_of
+from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.metric import Metric
 from tasks.metrics.table import METRICS
@@ -156,7 +156,7 @@ def program_values(record: ComparisonRecord, role: Role) -> Iterator[Row]:
 
 def run_values(run: RunRecord) -> Iterator[Row]:
     """Yield metric columns (`_make_value`) for each value of a run that the history stores, in the order of METRICS."""
-    facts = facts_of(run)
+    facts = facts_of_run(run)
     for metric in METRICS:
         if levels := facts.levels.get(metric.name):
             samples = step_table(run).height - 1

@@ -10,9 +10,9 @@ from ruamel.yaml.comments import CommentedMap
 from configs.comparison import load_target
 from configs.custom_trainer import Variable
 from configs.errors import ConfigError, Problems, suggest
-from configs.load import KEYS, explain
+from configs.load import KEYS, explain_errors
 from configs.model_checks import MESH_KEYS
-from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
+from configs.read import CONFIG_ROOT, display_path, origin_of, read_yaml, to_python
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.trainers import TrainerName
 
@@ -160,9 +160,11 @@ def read_twin(path: Path) -> Twin:
     ]
     facts = {"name": path.stem, "origin": f"{display_path(path)}:1"}
     try:
-        twin = Twin.model_validate({key: value for key, value in plain(data).items() if key in fields} | facts)
+        twin = Twin.model_validate({key: value for key, value in to_python(data).items() if key in fields} | facts)
     except ValidationError as error:
-        raise ConfigError([*problems, *explain(error, lambda keys: _locate(data, path, keys), fields)]) from error
+        raise ConfigError(
+            [*problems, *explain_errors(error, lambda keys: _locate(data, path, keys), fields)]
+        ) from error
     problems += _find_bad_settings(twin, data, path)
     if problems:
         raise ConfigError(problems)
@@ -180,7 +182,7 @@ def _find_bad_settings(twin: Twin, data: CommentedMap, path: Path) -> Iterator[s
         given = data.get(place)
         if not isinstance(given, Mapping):
             continue
-        for key, value in plain(given).items():
+        for key, value in to_python(given).items():
             where = origin_of(data, path, (place, key))
             if key in PLACE_KEYS:
                 yield f"{where}: '{key}' is decided by the run's folder: leave it out"

@@ -10,7 +10,7 @@ from configs.comparison import Arm, Comparison, Target, load_target
 from configs.environment import PASSED_ON
 from configs.errors import ConfigError, Problems
 from configs.installed import trainer_commit
-from configs.load import KEYS, Value, layer_from_overrides, merge_layers
+from configs.load import KEYS, ConfigValue, layer_from_overrides, merge_layers
 from configs.names import find, list_names
 from configs.read import CONFIG_ROOT, display_path
 from configs.schema import Frozen
@@ -21,7 +21,7 @@ from tasks.records import RunPlan
 from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
 from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
 from tasks.resolve.commands import make_command
-from tasks.resolve.plans import Request, default_cache, hash_identity, name_run, plan_run
+from tasks.resolve.plans import Request, default_cache, hash_identity, name_run_folder, plan_run
 from tasks.resolve.trainers.custom_trainer import digest_program
 from tasks.resolve.trainers.maxtext import show_value
 from tasks.resolve.trainers.trainer import SOURCE, Trainer
@@ -174,8 +174,8 @@ def _resolve(
     return _without_unknown(resolved, trainer, own), target, more
 
 
-def _layer(values: dict[str, Any], layer: str, origin: str = NAME) -> dict[str, Value]:
-    return {key: Value(value=value, origin=origin or NAME, layer=layer) for key, value in values.items()}
+def _layer(values: dict[str, Any], layer: str, origin: str = NAME) -> dict[str, ConfigValue]:
+    return {key: ConfigValue(value=value, origin=origin or NAME, layer=layer) for key, value in values.items()}
 
 
 def _without_unknown(resolved: ResolvedConfig, trainer: Trainer, own: dict[str, Any]) -> ResolvedConfig:
@@ -219,7 +219,7 @@ def _plan_commands(request: TwinRequest, twin: Twin, out: Path) -> Both[RunPlan]
         source = digest_program(folder, argv)
         facts = {"argv": argv, "folder": str(folder), "environment": twin.environment, "source": source}
         identity = hash_identity(facts | {"devices": twin.devices})
-        run_name = name_run(twin.name, side, 0, identity)
+        run_name = name_run_folder(twin.name, side, 0, identity)
         plans.append(
             RunPlan(
                 comparison=NAME,

@@ -19,7 +19,7 @@ from tasks.diff.decide import decide_exact, show_percentage
 from tasks.diff.metric_rows import Cells, is_unfilled, make_row, missing_decision, not_judged
 from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
-from tasks.programs.compare_compiled import Side, compare_programs, same_text
+from tasks.programs.compare_compiled import ProgramSide, compare_programs, same_text
 from tasks.programs.program_work import FIRST_LINE, Analysis, analyse_program
 from tasks.records import (
     ComparisonRecord,
@@ -89,7 +89,7 @@ def compare_compiles(
     compiles = (baseline, candidate)
     left, right = (ArmRuns(name=one.run.arm, label=one.run.label, runs=(one.run,)) for one in compiles)
     arms = (left, right)
-    sides = [Side(one.program, _analyse(one.text) if one.text else None) for one in compiles]
+    sides = [ProgramSide(one.program, _analyse(one.text) if one.text else None) for one in compiles]
     unfit = [one.run.arm for one in compiles if one.reported and (not one.program.ok or _overflows(one.program))]
     found = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=False, parities=())
     findings = [*_deaths(compiles, arms, rules), *(finding for finding in found if finding.kind in KINDS_WITHOUT_RUNS)]
@@ -154,7 +154,7 @@ def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules
         )
 
 
-def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
+def _floors(sides: list[ProgramSide], arms: Arms) -> Iterator[Floor]:
     """Yield the floor "same program": it holds if the optimised programs are the same, and else fails.
 
     Yields nothing if an arm did not compile, or if a fingerprint is missing.
@@ -170,13 +170,13 @@ def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
         yield Floor(name="same program", holds=False, evidence=f"{kind} StableHLO was compiled to different programs")
 
 
-def _one_input(sides: list[Side]) -> bool:
+def _one_input(sides: list[ProgramSide]) -> bool:
     """Return whether both arms gave the compiler the same program, so that one compile is enough."""
     keys = [side.program.compiler_key for side in sides]
     return keys[0] is not None and keys[0] == keys[1]
 
 
-def _say_compiled(sides: list[Side], arms: Arms) -> str:
+def _say_compiled(sides: list[ProgramSide], arms: Arms) -> str:
     """Return a sentence about which arms were compiled, and which took the result of an earlier compile."""
     pairs = [(arm, side.program.taken_from) for arm, side in zip(arms, sides, strict=True)]
     if not _one_input(sides):
@@ -187,7 +187,7 @@ def _say_compiled(sides: list[Side], arms: Arms) -> str:
     return f"{when.format(anew[0] if anew else pairs[0][1])}: both arms handed the compiler the same program"
 
 
-def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[MetricDiff]:
+def _rows(sides: list[ProgramSide], arms: Arms, rules: VerdictRules) -> Iterator[MetricDiff]:
     for metric in PROGRAM_METRICS:
         if metric.of_program is None:
             yield _compiles_row(sides, arms)
@@ -206,7 +206,7 @@ def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[Metric
         yield make_row(metric, pair, arms, decision)
 
 
-def _cell(side: Side, metric: Metric) -> Measured:
+def _cell(side: ProgramSide, metric: Metric) -> Measured:
     """Return a metric's value for the program, if any. Its source is the optimised text; a compile time has none."""
     work = side.analysis.work if side.analysis else None
     value = metric.of_program(side.program, work) if metric.of_program else None
@@ -216,7 +216,7 @@ def _cell(side: Side, metric: Metric) -> Measured:
     return Measured(value=value, text=f"{value:,.{metric.decimals}f}", source=source)
 
 
-def _compiles_row(sides: list[Side], arms: Arms) -> MetricDiff:
+def _compiles_row(sides: list[ProgramSide], arms: Arms) -> MetricDiff:
     """Return the row that judges whether each arm compiles and fits into the device's memory."""
     fits = [side.program.ok and not _overflows(side.program) for side in sides]
     cells = [_fit_cell(side.program, fit) for side, fit in zip(sides, fits, strict=True)]

@@ -16,7 +16,7 @@ from tasks.diff.compare_logs import UNNAMED
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import find_deciding_row
-from tasks.diff.step_modes import find_border, name_steps
+from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
@@ -303,7 +303,7 @@ def _draw_strips(record: ComparisonRecord) -> Iterator[Strip]:
             Level(
                 seconds=float(np.exp(logs[chosen]).mean()),
                 share=float(chosen.mean()),
-                steps=("all steps" if border is None else "the others" if nth else name_steps(chosen, steps)),
+                steps=("all steps" if border is None else "the others" if nth else name_share(chosen, steps)),
             )
             for nth, chosen in enumerate(sets)
         ]

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from tasks.publish.content.array_tables import describe_alone, describe_counts, name_pair
 from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, highest
-from tasks.records.text import counted, plain
+from tasks.records.text import counted, escape_rich
 
 MAX_ROWS = 20  # differing arrays shown
 
@@ -26,14 +26,16 @@ def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
         state = "[green]✓ sound[/]" if proof.is_sound else "– not checked" if proof.ok else "[red]✗ not sound[/]"
         word = f"{state}{reached}"
         if proof.retired:
-            console.print(f"= retired  {plain(proof.path)}  (gone, and newer ones are there)")
+            console.print(f"= retired  {escape_rich(proof.path)}  (gone, and newer ones are there)")
             continue
         counts = f"{counted(proof.arrays, 'array')}, {counted(proof.files, 'file')}"
         size = f"{counts}, {proof.bytes / 1e6:.1f} MB, {proof.seconds:.2f} s"
-        console.print(f"{word}  {plain(proof.path)}  ({'; '.join(filter(None, (', '.join(proof.checks), size)))})")
+        console.print(
+            f"{word}  {escape_rich(proof.path)}  ({'; '.join(filter(None, (', '.join(proof.checks), size)))})"
+        )
         for problem in proof.problems:
-            place = "" if problem.path == "." else f"{plain(problem.path)}: "
-            console.print(f"   {problem.check}: {place}{plain(problem.message)}")
+            place = "" if problem.path == "." else f"{escape_rich(problem.path)}: "
+            console.print(f"   {problem.check}: {place}{escape_rich(problem.message)}")
 
 
 def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
@@ -43,13 +45,15 @@ def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
         return
     console = Console(highlight=False, soft_wrap=True)
     word = "[green]✓ equal[/]" if found.equal else "– not compared" if found.is_blank else "[red]✗ different[/]"
-    console.print(f"{word}  {plain(found.path)}  against  {plain(found.other_path)}  ({found.seconds:.2f} s)")
+    console.print(
+        f"{word}  {escape_rich(found.path)}  against  {escape_rich(found.other_path)}  ({found.seconds:.2f} s)"
+    )
     console.print(describe_counts(found))
     differing = [array for array in found.arrays if array.names and array.other_names and not array.exact]
     if differing:
         _show_rows(console, differing)
     for line in describe_alone(found):
-        console.print(plain(line))
+        console.print(escape_rich(line))
     _show_sharding(console, [array for array in found.compared if array.sharding != array.other_sharding])
 
 
@@ -60,13 +64,13 @@ def _show_rows(console: Console, differing: Sequence[ArrayDifference]) -> None:
         values = array.values
         if values is None:
             shapes = f"{list(array.shape)} → {list(array.other_shape)}"
-            console.print(f"{'not compared: the shapes differ':>63}  {plain(name_pair(array))}  {shapes}")
+            console.print(f"{'not compared: the shapes differ':>63}  {escape_rich(name_pair(array))}  {shapes}")
             continue
         dtypes = " → ".join(dict.fromkeys((array.dtype, array.other_dtype)))
         odd = f"  {values.not_finite:,} not finite" if values.not_finite else ""
         place = ", ".join(map(str, values.where))
         count = f"{values.differing:,} of {values.values:,}"
-        name = f"{plain(name_pair(array))}  {dtypes}{odd}"
+        name = f"{escape_rich(name_pair(array))}  {dtypes}{odd}"
         console.print(f"{values.norm:>10.4g} {values.largest:>10.4g} {place:>16} {count:>24}  {name}")
     if len(differing) > MAX_ROWS:
         console.print(f"and {len(differing) - MAX_ROWS} more; --json has all")
@@ -76,4 +80,6 @@ def _show_sharding(console: Console, moved: Sequence[ArrayDifference]) -> None:
     if moved:
         first = moved[0]
         layouts = f"{first.sharding or 'not written down'} here, {first.other_sharding or 'not written down'} there"
-        console.print(f"{len(moved)} lay otherwise over the devices, first {plain(first.names[0])}: {plain(layouts)}")
+        console.print(
+            f"{len(moved)} lay otherwise over the devices, first {escape_rich(first.names[0])}: {escape_rich(layouts)}"
+        )

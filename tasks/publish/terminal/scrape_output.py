@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tasks.records import LogReading, RunReading, number_to_json
-from tasks.records.text import counted, plain
+from tasks.records.text import counted, escape_rich
 from tasks.store import write_atomically
 from tasks.store.atomic import write_bytes_atomically
 
@@ -61,7 +61,7 @@ def _show_run(console: Console, run: RunReading) -> None:
         counted(environment.num_devices, "device") if environment.num_devices else "",
         environment.device_kind or "",
     ]
-    console.print(f"[bold]{plain(run.name)}[/]  {plain(', '.join(fact for fact in facts if fact))}")
+    console.print(f"[bold]{escape_rich(run.name)}[/]  {escape_rich(', '.join(fact for fact in facts if fact))}")
     table = Table(box=None, pad_edge=False)
     for column in ("step", "seconds", "TFLOP/s/device", "tokens/s/device", "loss", "line"):
         table.add_column(column, justify="right")
@@ -73,15 +73,15 @@ def _show_run(console: Console, run: RunReading) -> None:
     if shown.height < run.steps.height:
         console.print(f"({run.steps.height - shown.height} steps between them not shown; --format json has all)")
     for event in run.checkpoints:
-        console.print(f"checkpoint {event.step}: {plain(event.summary)}, line {event.line}", highlight=False)
+        console.print(f"checkpoint {event.step}: {escape_rich(event.summary)}, line {event.line}", highlight=False)
     for restore in run.restores:
-        console.print(f"restored {plain(restore.summary)}, line {restore.line}", highlight=False)
+        console.print(f"restored {escape_rich(restore.summary)}, line {restore.line}", highlight=False)
     if run.error:
-        console.print(f"[red]died:[/] {plain(run.error.summary)} (line {run.error.line})", highlight=False)
+        console.print(f"[red]died:[/] {escape_rich(run.error.summary)} (line {run.error.line})", highlight=False)
         if run.error.why:
-            console.print(f"      {plain(run.error.why)}", highlight=False)
+            console.print(f"      {escape_rich(run.error.why)}", highlight=False)
     if run.survived:
-        words = f"{plain(run.survived.summary)} (line {run.survived.line})"
+        words = f"{escape_rich(run.survived.summary)} (line {run.survived.line})"
         console.print(f"[yellow]exception, though the exit code is 0:[/] {words}", highlight=False)
     state = "complete" if coverage.complete else "truncated" if coverage.truncated else "no end in the log"
     if run.fate == "finished" and run.exit_code is None:
@@ -94,7 +94,7 @@ def _show_run(console: Console, run: RunReading) -> None:
         highlight=False,
     )
     for line in coverage.unread:
-        console.print(f"[red]not read:[/] line {line.line}: {plain(line.text)}", highlight=False, soft_wrap=True)
+        console.print(f"[red]not read:[/] line {line.line}: {escape_rich(line.text)}", highlight=False, soft_wrap=True)
     console.print()
 
 
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 def show_progress(console: Console, size: int, line: bytes) -> None:
     """Print the number of bytes read so far (`size`) in MB, and the end of the last line."""
-    text = plain(line.decode("utf-8", "replace").strip()[-100:])
+    text = escape_rich(line.decode("utf-8", "replace").strip()[-100:])
     console.print(f"{size / 1e6:,.1f} MB  {text}", highlight=False, no_wrap=True, overflow="ellipsis")
 
 
@@ -179,6 +179,6 @@ def warn_of_unread(reading: LogReading) -> None:
         lines = ", ".join(str(line.line) for line in coverage.unread)
         more = "" if lacking <= len(coverage.unread) else " and others"
         console.print(
-            f"[red]warning:[/] {plain(run.name)}: {lacking} of {coverage.step_lines_seen} step lines could "
+            f"[red]warning:[/] {escape_rich(run.name)}: {lacking} of {coverage.step_lines_seen} step lines could "
             f"not be read (line {lines}{more}); their values are in no table"
         )

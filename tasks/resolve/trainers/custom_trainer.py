@@ -11,12 +11,12 @@ from configs.comparison import Arm, Target
 from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError, Problems
 from configs.installed import digest_files, trainer_commit
-from configs.load import Value
+from configs.load import ConfigValue
 from configs.read import read_yaml
 from configs.schema import TrainConfig
 from configs.topologies import Topology
 from tasks.records import Invocation, RunFiles, RunPlan
-from tasks.resolve.python_environments import make_environment
+from tasks.resolve.python_environments import find_python
 from tasks.resolve.trainers.maxtext import show_value
 from tasks.resolve.trainers.trainer import PYTHON_IN_POD, SOURCE, Checkout, Trainer, choose_python, versions_of
 
@@ -51,7 +51,7 @@ class CustomTrainer(Trainer):
         folder = checkout.folder if checkout else Path(template.folder or "").expanduser().absolute()
         if not folder.is_dir():
             raise ConfigError([f"{arm.name}: command.folder: {folder} is no folder"])
-        python, software = choose_python(arm, lambda: make_environment(arm.packages, folder, cache))
+        python, software = choose_python(arm, lambda: find_python(arm.packages, folder, cache))
         python = python or sys.executable
         if arm.command is not None:  # the arm's own command is a declared difference
             software = (*software, f"command {' '.join(template.argv)}")
@@ -81,7 +81,7 @@ class CustomTrainer(Trainer):
         return path in named or not prose
 
     def known_keys(
-        self, values: Mapping[str, Value], arm: str, problems: Problems, root: Path
+        self, values: Mapping[str, ConfigValue], arm: str, problems: Problems, root: Path
     ) -> frozenset[str] | None:
         """Return `steps` and the keys with a placeholder.
 

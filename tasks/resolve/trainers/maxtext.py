@@ -108,7 +108,7 @@ def plan_maxtext(
     metrics = "" if in_pod or not alone else str(directory / METRICS)
     if config.dataset_type == "grain" and config.grain_file_type == "txt":
         raise ConfigError([f"{maxtext.title}: reads no grain_file_type=txt{_CONVERT}"])
-    words = translate(config, maxtext, directory, metrics_file=metrics, alone=alone and not in_pod)
+    words = translate_config(config, maxtext, directory, metrics_file=metrics, alone=alone and not in_pod)
     base, python = maxtext.base_config, maxtext.python
     if in_pod:
         base, python = _BASE_IN_POD[Path(maxtext.package).name], PYTHON_IN_POD
@@ -118,7 +118,7 @@ def plan_maxtext(
     return Invocation(argv=argv, environment={"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE"} if on_cpu else {})
 
 
-def translate(
+def translate_config(
     config: TrainConfig, maxtext: MaxText, directory: Path, *, metrics_file: str, alone: bool
 ) -> dict[str, str]:
     """Return a config as MaxText's keys and values, the values in the syntax of its command line. Raises ConfigError.

@@ -11,7 +11,7 @@ from configs.schema import TrainConfig
 from configs.topologies import Topology
 from tasks.records import Invocation, RunFiles, RunPlan
 from tasks.resolve.python_environments import MAXTEXT, make_maxtext_environment
-from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, translate, write_words
+from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, translate_config, write_words
 from tasks.resolve.trainers.trainer import COMPILE_ENVIRONMENT, SOURCE, Checkout, Trainer, choose_python
 
 PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"  # environment variable: path of a Python that has MaxText
@@ -97,7 +97,7 @@ class MaxTextTrainer(Trainer):
         self, config: TrainConfig, topology: Topology, directory: Path, programs: Path | None = None
     ) -> Invocation:
         maxtext = self.maxtext
-        words = translate(config, maxtext, directory, metrics_file="", alone=True)
+        words = translate_config(config, maxtext, directory, metrics_file="", alone=True)
         words |= {"compile_topology": name_in_maxtext(topology), "compile_topology_num_slices": "1"}
         argv = (
             maxtext.python, "-P", str(COMPILE_RECORDER), "--out", str(directory), "--topology", topology.name,

@@ -13,7 +13,7 @@ from configs.data_checks import find_data_problems
 from configs.errors import Problems
 from configs.installed import source_digest, trainer_commit
 from configs.kernels import describe_attention
-from configs.load import Value
+from configs.load import ConfigValue
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import TrainConfig
 from configs.topologies import Topology
@@ -21,7 +21,7 @@ from tasks.records import Invocation, RunFiles, RunPlan
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.code_digest import digest_trainer
 from tasks.resolve.own_clone import HERE, TRAINER_FILES
-from tasks.resolve.python_environments import PROJECT, SoftwareError, make_environment, unmet_requirements
+from tasks.resolve.python_environments import PROJECT, SoftwareError, find_python, unmet_requirements
 from tasks.resolve.trainers.trainer import (
     COMPILE_ENVIRONMENT,
     PYTHON_IN_POD,
@@ -62,7 +62,7 @@ class MaxviewTrainer(Trainer):
         if checkout and missing:
             where = f"{checkout.repository}: '{checkout.ref.name}' ({checkout.ref.sha})"
             raise CheckoutError(f"{where} holds no trainer: {', '.join(missing)} missing")
-        python, software = choose_python(arm, lambda: make_environment(arm.packages, folder, cache))
+        python, software = choose_python(arm, lambda: find_python(arm.packages, folder, cache))
         python = python or sys.executable
         commit, dirty = (ref.sha, False) if ref else trainer_commit(folder)
         versions = versions_of(python) | {SOURCE: source_digest(folder)[:12]}
@@ -88,7 +88,7 @@ class MaxviewTrainer(Trainer):
         return (path.endswith(".py") and path.startswith(CODE)) or path.startswith(DATA)
 
     def known_keys(
-        self, values: Mapping[str, Value], arm: str, problems: Problems, root: Path
+        self, values: Mapping[str, ConfigValue], arm: str, problems: Problems, root: Path
     ) -> frozenset[str] | None:
         """Return the keys in the checkout's base.yml; None without a checkout."""
         if self.folder is None:

@@ -14,7 +14,7 @@ from configs.comparison import Arm, Target
 from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError, Problems
 from configs.installed import PLUGINS, installed_versions
-from configs.load import Value
+from configs.load import ConfigValue
 from configs.schema import Frozen, TrainConfig
 from configs.topologies import Topology
 from tasks.records import CodeVersion, Commit, Invocation, RunPlan
@@ -96,7 +96,7 @@ class Trainer(Frozen):
         raise NotImplementedError
 
     def known_keys(
-        self, values: Mapping[str, Value], arm: str, problems: Problems, root: Path
+        self, values: Mapping[str, ConfigValue], arm: str, problems: Problems, root: Path
     ) -> frozenset[str] | None:
         """Return the config keys that this trainer has; None if its command checks them.
 

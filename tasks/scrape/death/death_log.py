@@ -44,7 +44,7 @@ _JOINT = rb"(?:During handling of the above exception|The above exception was th
 
 
 @dataclass(frozen=True)
-class Finding:
+class DeathSign:
     """A line or traceback that may show why the run ended."""
 
     form: str  # "traceback", "stop", "usage", "fatal", "signal", "event", "raised" or "exit"
@@ -69,7 +69,7 @@ class DeathLog:
     """Collects possible causes of death from a log."""
 
     ranks: bool = False  # several ranks under one launcher write the log
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[DeathSign] = field(default_factory=list)
     pending: deque[int] = field(default_factory=deque)  # offsets of tracebacks that were not read yet, ascending
     exit_code: int | None = None  # printed by a wrapper script around the run; None if not (yet) printed
     begun: int = -1  # offset at which the last attempt of the job begins
@@ -146,15 +146,15 @@ class DeathLog:
         if logged and not self.ranks and not PREFIX.search(window.data, raised.end, position + OVERLAP):
             weak = ""  # no record follows the logged exception, which thus probably ended the process
         source = window.source(raised.position)
-        self._keep(Finding("traceback", raised.type, raised.message, raised.text, source, raised.detail, weak, chained,
-                         raised.mark, logged))  # fmt: skip
+        self._keep(DeathSign("traceback", raised.type, raised.message, raised.text, source, raised.detail, weak,
+                             chained, raised.mark, logged))  # fmt: skip
 
     def _note(self, form: str, kind: str, message: str, position: int, window: Window) -> None:
         joint = ": " if form in ("stop", "usage", "fatal", "raised") and message else "\n"
         text = message if form == "exit" else f"{kind}{joint}{message}"
-        self._keep(Finding(form, kind, message, text, window.source(position)))
+        self._keep(DeathSign(form, kind, message, text, window.source(position)))
 
-    def _keep(self, finding: Finding) -> None:
+    def _keep(self, finding: DeathSign) -> None:
         self.findings.append(finding)
         if len(self.findings) > MAX_FINDINGS:  # bounds memory
             del self.findings[FIRST : len(self.findings) - (MAX_FINDINGS // 2 - FIRST // 2)]
@@ -204,7 +204,7 @@ class DeathLog:
             error = error.model_copy(update={"kind": self._kind(first), "why": _join(error.why, reason)})
         return self._explain(error, chain[-1].text, late)
 
-    def _stopped(self, strong: list[Finding]) -> tuple[list[Finding], str] | None:
+    def _stopped(self, strong: list[DeathSign]) -> tuple[list[DeathSign], str] | None:
         """Return the first message that the program stops, as a chain with the reason ""; None without such a message.
 
         If an exception of the same class (except `other`) follows that no logger printed, it is returned instead.
@@ -216,7 +216,7 @@ class DeathLog:
         alike = (one for one in after if not one.logged and self._kind(one) == self._kind(stop) != "other")
         return [next(alike, stop)], ""
 
-    def _raised(self, strong: list[Finding]) -> tuple[list[Finding], str]:
+    def _raised(self, strong: list[DeathSign]) -> tuple[list[DeathSign], str]:
         """Return the chain of exceptions or the fatal error that ended the run, and why it was chosen.
 
         Returns ([], "") if the log shows none.
@@ -239,7 +239,7 @@ class DeathLog:
             f"the last of a chain of {len(chain)}" if len(chain) > 1 else "",
         )
 
-    def _without_exception(self, late: list[Finding]) -> LogError | None:
+    def _without_exception(self, late: list[DeathSign]) -> LogError | None:
         """Return the cause by the items 3 (except usage errors) to 5, for a run that no exception ended."""
         of = {form: [one for one in late if one.form == form] for form in ("signal", "event", "raised", "exit")}
         code, signals = self.exit_code, of["signal"]
@@ -248,7 +248,7 @@ class DeathLog:
             hint = ": kill -9, or out of memory" if name == "SIGKILL" else ""
             message = f"ended by signal {code - 128} ({name}){hint}"
             place = signals[0].source if signals else self._exit
-            signals = [Finding("signal", name, message, f"{name}: {message}", place)]
+            signals = [DeathSign("signal", name, message, f"{name}: {message}", place)]
         if signals:
             return self._explain(self._error(signals[0]), signals[0].text, late)
         if of["event"]:
@@ -264,7 +264,7 @@ class DeathLog:
             return self._explain(self._error(raised[which], "without its traceback"), raised[which].text, late)
         return self._error(of["exit"][0]) if of["exit"] else None
 
-    def _explain(self, error: LogError, text: str, late: Iterable[Finding]) -> LogError:
+    def _explain(self, error: LogError, text: str, late: Iterable[DeathSign]) -> LogError:
         """Return the error; if an eviction in the log may have caused it, with the eviction's class."""
         events = (one for one in late if one.form == "event" and self._kind(one) in EXPLAINING)
         event = next(events, None) if is_explained(error.kind, text) else None
@@ -273,20 +273,20 @@ class DeathLog:
         why = _join(error.why, f"line {event.source.line} says: {event.message}")
         return error.model_copy(update={"kind": self._kind(event), "why": why})
 
-    def _error(self, finding: Finding, why: str = "") -> LogError:
+    def _error(self, finding: DeathSign, why: str = "") -> LogError:
         return LogError(
             type=finding.type, message=finding.message, line=finding.source.line, offset=finding.source.offset,
             kind=self._kind(finding), why=why, detail=finding.detail,
         )  # fmt: skip
 
-    def _kind(self, finding: Finding) -> DeathKind:
+    def _kind(self, finding: DeathSign) -> DeathKind:
         return classify(finding.text, backend=self._backend, before_steps=self._early)
 
 
-def _chains_of(strong: Iterable[Finding]) -> list[list[Finding]]:
+def _chains_of(strong: Iterable[DeathSign]) -> list[list[DeathSign]]:
     """Return the chains of exceptions, and each fatal error as a chain of its own, in the order of the log."""
-    chains: list[list[Finding]] = []
-    latest: dict[bytes, list[Finding] | None] = {}  # mark of a rank → the rank's open chain; a fatal error closes it
+    chains: list[list[DeathSign]] = []
+    latest: dict[bytes, list[DeathSign] | None] = {}  # mark of a rank → the rank's open chain; a fatal error closes it
     for one in strong:
         if one.form not in ("traceback", "fatal"):
             continue

@@ -98,7 +98,7 @@ class StepTable:
             frame = frame.drop(gone)
             self.parsed -= len(odd)
             self.unread += odd
-        frame = arrange(frame.drop("_form", "_width", strict=False))
+        frame = arrange_columns(frame.drop("_form", "_width", strict=False))
         self._frames = [frame]
         return frame
 
@@ -226,7 +226,7 @@ def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def arrange(frame: pl.DataFrame) -> pl.DataFrame:
+def arrange_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the table with the columns of STEP_SCHEMA in order, and the log's other keys before _PLACES."""
     other = [key for key in frame.columns if key not in STEP_SCHEMA]
     missing = [pl.lit(None, kind).alias(key) for key, kind in STEP_SCHEMA.items() if key not in frame.columns]

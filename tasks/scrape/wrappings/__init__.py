@@ -16,7 +16,7 @@ from tasks.scrape.window import Chunks, LogFormatError, text_of
 from tasks.scrape.wrappings import lines
 from tasks.scrape.wrappings.exports import ENTRY_KEY, Entries, count_steps, read_json
 from tasks.scrape.wrappings.lines import clean
-from tasks.scrape.wrappings.unpack import ZSTD, head_of, piped, unpack
+from tasks.scrape.wrappings.unpack import ZSTD, head_of, piped, unpack_archive
 
 _NOTEBOOK = re.compile(rb'\{\s*"(?:cells|metadata|nbformat)[^{]*')
 # the header of a CSV export: names of columns
@@ -50,7 +50,7 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
     Raises LogFormatError if the file is damaged, perhaps only when a log is read.
     """
     packed = head_of(raw)
-    labels, chunks = unpack(raw, name)
+    labels, chunks = unpack_archive(raw, name)
     head = head_of(chunks)  # raises LogFormatError if the beginning of the archive is damaged
     # the zstd tool adds a checksum, most libraries do not
     checked = not packed.startswith(ZSTD) or zstandard.get_frame_parameters(packed).has_checksum
@@ -97,4 +97,4 @@ def _pods(chunks: Chunks, unwrapped: Unwrapped) -> dict[str, Chunks]:
     for block in lines.whole_lines(chunks()):  # lines without a prefix are omitted: their pod is unknown
         for line in lines.NO_POD.findall(block):
             unwrapped.count_lost(text_of(line))
-    return {text_of(pod): piped(chunks, partial(lines.lines_of, pod)) for pod in pods}
+    return {text_of(pod): piped(chunks, partial(lines.lines_of_pod, pod)) for pod in pods}

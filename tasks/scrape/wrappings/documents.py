@@ -48,7 +48,7 @@ class PageLog(Frozen):
     span: tuple[int, int] = (0, 0)  # the log's byte range; (0, 0) before it is found
 
 
-def read_document(text: Chunks) -> bytes | None:
+def find_document(text: Chunks) -> bytes | None:
     """Return the bytes of a text that may be a document (page, guide); None for other and for too large texts."""
     head = head_of(text)
     if not is_page(head) and b"```" not in head and b"~~~" not in head:

@@ -81,7 +81,7 @@ def starts_most_lines(prefix: re.Pattern[bytes], head: bytes) -> bool:
     return bool(lines) and sum(bool(prefix.match(line)) for line in lines) * 2 > len(lines)
 
 
-def lines_of(pod: bytes, chunks: Iterable[bytes]) -> Iterator[bytes]:
+def lines_of_pod(pod: bytes, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the text of one pod from a log of several, without the pod's prefix."""
     own = re.compile(rb"(?m)^\[pod/%s\] (.*(?:\n|\Z))" % re.escape(pod))
     for lines in whole_lines(chunks):

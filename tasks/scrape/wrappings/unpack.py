@@ -21,7 +21,7 @@ LARGEST_RATIO = 200  # largest accepted ratio of unpacked to packed bytes; logs 
 HEAD = 1 << 20  # number of first bytes of a text that show its wrappings
 
 
-def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
+def unpack_archive(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
     """Return (names of archive formats and encoding, text).
 
     Raises LogFormatError, perhaps only when the text is read, if an archive is damaged or unpacks to implausibly many

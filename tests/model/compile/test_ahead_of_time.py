@@ -19,7 +19,7 @@ from model.compile import ahead_of_time as ahead
 from model.compile_record import CompileRecord, name_error, write_at_end
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
-from model.train.step import lower_step, make_program, set_up
+from model.train.step import declare_state, lower_step, make_program
 from tasks.records.compiled import FILE, LOWERED, OPTIMISED, CompiledProgram
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -40,7 +40,7 @@ def read(folder: Path) -> CompiledProgram:
 def test_it_is_the_trained_step(mini_config: MiniConfig, tmp_path: Path) -> None:
     config, devices = mini_config(), jax.devices()
     mesh, api = make_mesh(config), make_api(config)
-    setup = set_up(config, api, mesh)
+    setup = declare_state(config, api, mesh)
     trained = make_program(setup, lower_step(setup))
     record = CompileRecord(tmp_path, "v6e:2x4", 31 * GIB, len(devices))
     with write_at_end(record):
@@ -141,12 +141,12 @@ from model.compile_record import sha256, strip_stablehlo
 from model.train.data_source import batch_shape
 from model.train.api import make_api
 from model.decoder.sharding import make_mesh
-from model.train.step import compile_settings, set_up
+from model.train.step import compile_settings, declare_state
 jax.config.update("jax_platforms", "cpu")
 for pure_nnx in ("true", "false"):
     config = load_train_config(Path(sys.argv[1]), [*sys.argv[2:], f"pure_nnx={pure_nnx}"])
     mesh, api = make_mesh(config), make_api(config)
-    setup = set_up(config, api, mesh)
+    setup = declare_state(config, api, mesh)
     with compile_settings(setup):
         traced = jax.jit(api.train_step).trace(setup.arrays, batch_shape(config, mesh))
     print(sha256(strip_stablehlo(traced.lower(lowering_platforms=("tpu",)).as_text())))

@@ -20,7 +20,7 @@ from model.compile.compile_once import compile_once, find_key
 from model.compile_record import OPTIMISED, CompileRecord, write_at_end
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
-from model.train.step import compile_lowered, lower_step, set_up
+from model.train.step import compile_lowered, declare_state, lower_step
 from tasks.records.compiled import FILE, CompiledProgram
 
 type MiniArguments = Callable[..., list[str]]
@@ -83,7 +83,7 @@ def test_both_apis_pass_the_same_program_to_the_compiler(mini_config: Callable[.
     keys = set()
     for config in (mini_config(pure_nnx=False), mini_config(pure_nnx=True)):
         mesh, api = make_mesh(config), make_api(config)
-        setup = set_up(config, api, mesh)
+        setup = declare_state(config, api, mesh)
         keys.add(find_key(partial(compile_lowered, setup, lower_step(setup))))
     assert len(keys) == 1
 

@@ -12,7 +12,7 @@ import pytest
 from configs.schema import TrainConfig
 from model.decoder import layers
 from model.decoder.attention import dot_product
-from model.decoder.contraction import contract, plain
+from model.decoder.contraction import contract, plain_product
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -34,8 +34,8 @@ def test_contract_has_the_gradients_of_autodiff(equation: str, x: tuple[int, ...
         return lambda x, w: jnp.sum(jnp.sin(contract(equation, x, w)))
 
     arguments = normal(*x), normal(*kernel, seed=1)
-    np.testing.assert_array_equal(contract(plain, equation, *arguments), jnp.einsum(equation, *arguments))
-    ours = jax.grad(total(partial(contract, plain)), argnums=(0, 1))(*arguments)
+    np.testing.assert_array_equal(contract(plain_product, equation, *arguments), jnp.einsum(equation, *arguments))
+    ours = jax.grad(total(partial(contract, plain_product)), argnums=(0, 1))(*arguments)
     derived = jax.grad(total(jnp.einsum), argnums=(0, 1))(*arguments)
     for mine, theirs in zip(ours, derived, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)

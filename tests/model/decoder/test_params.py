@@ -17,7 +17,7 @@ from model.decoder.params import count_params, draw_params, flatten
 from model.decoder.sharding import MESH_AXES, make_mesh
 from model.train import report
 from model.train.api import make_api
-from model.train.step import fill_on_host, init_state, parameter_shardings, set_up
+from model.train.step import declare_state, fill_on_host, init_state, parameter_shardings
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -30,7 +30,7 @@ def seed_config(**changes: object) -> TrainConfig:
 
 def first_weights(config: TrainConfig) -> dict[str, np.ndarray]:
     mesh, api = make_mesh(config, jax.devices()[:1]), make_api(config)
-    state = init_state(set_up(config, api, mesh))
+    state = init_state(declare_state(config, api, mesh))
     return flatten(jax.device_get(state.params))
 
 
@@ -54,7 +54,7 @@ def test_a_first_state_equals_its_apis_own_and_nothing_is_compiled(
 ) -> None:
     config = mini_config(pure_nnx=pure_nnx, base_mlp_dim=48 if pure_nnx else 40)  # shapes that no other test compiles
     mesh, api = make_mesh(config), make_api(config)
-    setup = set_up(config, api, mesh)
+    setup = declare_state(config, api, mesh)
     state = init_state(setup)
     assert not compiled
     params = draw_params(config.init_weights_seed, setup.parameters, parameter_shardings(setup.parameters, mesh))

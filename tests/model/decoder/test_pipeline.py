@@ -13,7 +13,7 @@ from model.decoder.pipeline import last_ticks, schedule_events, work_at
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
 from model.train.data_source import make_source
-from model.train.step import init_state, lower_step, make_program, set_up
+from model.train.step import declare_state, init_state, lower_step, make_program
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -68,7 +68,7 @@ def test_the_idle_share_falls_with_the_number_of_chunks() -> None:
 def one_step(config: TrainConfig, devices: int) -> tuple[float, float]:
     """The loss and the norm of the gradient of the first step."""
     mesh, api = make_mesh(config, jax.devices()[:devices]), make_api(config)
-    setup = set_up(config, api, mesh)
+    setup = declare_state(config, api, mesh)
     program = make_program(setup, lower_step(setup))
     _, metrics = program.run(init_state(setup), make_source(config, mesh).next())
     return float(metrics["loss"]), float(metrics["raw_grad_norm"])

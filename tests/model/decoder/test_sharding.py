@@ -14,7 +14,7 @@ from model.decoder.params import flatten
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
 from model.train.data_source import make_source
-from model.train.step import init_state, lower_step, make_program, set_up
+from model.train.step import declare_state, init_state, lower_step, make_program
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -77,7 +77,7 @@ def test_parameters_moments_and_batch_are_split(mini_config: MiniConfig) -> None
     config = mini_config(ici_data_parallelism=2, ici_fsdp_parallelism=2, ici_tensor_parallelism=2)
     mesh = make_mesh(config)
     api = make_api(config)
-    setup = set_up(config, api, mesh)
+    setup = declare_state(config, api, mesh)
     state = init_state(setup)
     placed = {path: leaf.sharding for path, leaf in flatten(state).items()}
     kernel = "params/decoder/layers/mlp/wi_0/kernel"
@@ -99,6 +99,6 @@ def test_no_activation_is_replicated_to_be_split_anew(
 ) -> None:
     """A mesh that splits the table of the embedding by vocabulary and by width."""
     config = mini_config(shardy=shardy, ici_fsdp_parallelism=4, ici_tensor_parallelism=2)
-    setup = set_up(config, make_api(config), make_mesh(config))
+    setup = declare_state(config, make_api(config), make_mesh(config))
     make_program(setup, lower_step(setup))
     assert "rematerialization" not in capfd.readouterr().err

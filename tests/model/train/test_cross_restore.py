@@ -14,7 +14,7 @@ from configs.schema import TrainConfig
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
 from model.train.cross_restore import cross_restore
-from model.train.step import Program, Setup, lower_step, make_program, set_up
+from model.train.step import CompiledStep, Setup, declare_state, lower_step, make_program
 from model.train.stop import StopSignal
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -25,7 +25,7 @@ class Arm:
     """A compiled NNX trainer, ready to continue the Linen run's checkpoint."""
 
     setup: Setup
-    program: Program
+    program: CompiledStep
 
     def cross(self, other: Path, stop: StopSignal | None = None) -> dict[str, Any]:
         return cross_restore(self.setup, self.program, epath.Path(other), stop or StopSignal())
@@ -36,7 +36,7 @@ def nnx(mini_config: MiniConfig) -> Arm:
     config = mini_config(pure_nnx=True)
     mesh = make_mesh(config)
     api = make_api(config)
-    setup = set_up(config, api, mesh)
+    setup = declare_state(config, api, mesh)
     program = make_program(setup, lower_step(setup))
     return Arm(setup, program)
 
@@ -119,7 +119,7 @@ def test_an_incomplete_run_is_unknown(remove: str, reason: str, nnx: Arm, other:
 def test_another_model_is_unknown(other: Path, nnx: Arm, mini_config: MiniConfig) -> None:
     config = mini_config(base_mlp_dim=64)
     api = make_api(config)
-    result = Arm(set_up(config, api, nnx.setup.mesh), nnx.program).cross(other)
+    result = Arm(declare_state(config, api, nnx.setup.mesh), nnx.program).cross(other)
     assert result["holds"] is None
     assert "wi_0/kernel is float32[16, 2, 64] here and float32[16, 2, 32] there" in result["evidence"]
 

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.load import ConfigError
-from model.train.metrics_file import MetricsFile, read_losses, to_json
+from model.train.metrics_file import MetricsFile, json_number, read_losses
 
 
 @given(st.floats(width=32, allow_nan=False))
 def test_every_float32_reads_back_to_its_bits(value: float) -> None:
-    text = json.dumps(to_json(np.float32(value)), allow_nan=False)
+    text = json.dumps(json_number(np.float32(value)), allow_nan=False)
     assert np.float32(json.loads(text)).tobytes() == np.float32(value).tobytes()
 
 
 def test_values_without_json_form_are_words() -> None:
     values = [np.float32("nan"), np.float32("inf"), float("-inf"), 3, 0.5, np.float32(0.1)]
-    assert [to_json(value) for value in values] == ["nan", "inf", "-inf", 3, 0.5, 0.1]
+    assert [json_number(value) for value in values] == ["nan", "inf", "-inf", 3, 0.5, 0.1]
 
 
 def test_a_resumed_run_drops_a_torn_line_and_its_repeated_steps_count(tmp_path: Path) -> None:

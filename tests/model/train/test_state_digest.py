@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from model.train.state_digest import BLOCK, checksum, checksum_on_host, digest
+from model.train.state_digest import BLOCK, checksum, checksum_on_host, digest_state
 
 
 def one(x: jax.Array) -> str:
-    return str(digest({"x": x})["arrays"]["x"])
+    return str(digest_state({"x": x})["arrays"]["x"])
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int32])
@@ -49,5 +49,5 @@ def test_host_and_devices_agree(shape: tuple[int, ...], dtype: jnp.dtype) -> Non
 
 def test_the_whole_digest_depends_on_paths_and_shapes() -> None:
     x = jnp.arange(6, dtype=jnp.float32)
-    whole = [digest(tree)["digest"] for tree in ({"a": x}, {"b": x}, {"a": x.reshape(2, 3)}, {"a": x, "b": x})]
+    whole = [digest_state(tree)["digest"] for tree in ({"a": x}, {"b": x}, {"a": x.reshape(2, 3)}, {"a": x, "b": x})]
     assert len(set(whole)) == 4

@@ -16,9 +16,9 @@ ENDED = ".ended"  # suffix of the file with the exit status
 
 def main() -> None:
     """Fork commands until standard input ends."""
-    from tasks.services.prefect_settings import prepare
+    from tasks.services.prefect_settings import set_defaults
 
-    prepare()
+    set_defaults()
     import flows.cli.app
     import flows.cli.live_view
     import flows.compare

@@ -157,7 +157,7 @@ class Place:
             up.WORKER: ("worker", "start", "--pool", up.POOL, "--name", "maxview"),
         }
         argv = [sys.executable, "-m", "prefect", *words[name]]
-        settings = up.settings_of(place, self.environment)
+        settings = up.environment_of(place, self.environment)
         kept = start_kept(name, argv, state=self.state, folder=self.tree, environment=settings)
         if name == up.SERVER:
             up.wait_for_server(place, kept)

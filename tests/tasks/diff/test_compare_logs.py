@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from flows.cli.app import call
-from tasks.diff.compare_logs import LogArguments, archive, compare_pair, suggest_next
+from flows.cli.app import call_command
+from tasks.diff.compare_logs import LogArguments, archive, compare_pair, next_of_logs
 from tasks.ingest.given_logs import assign_sides, open_arms, read_pair
 from tasks.records import ComparisonRecord, Environment, RunRecord, Verdict
 from tasks.scrape import LogFormatError
@@ -227,7 +227,7 @@ def test_logs_that_cannot_be_runs_of_one_arm(texts: tuple[str, str], words: str,
 
 def test_one_file_on_both_sides_needs_aa(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     path = str(write("a.txt"))
-    assert call(["ingest", path, path]) == 2
+    assert call_command(["ingest", path, path]) == 2
     shown = " ".join(capsys.readouterr().err.split())
     assert "holds 1 run, a comparison needs two" in shown
     assert "--aa" in shown
@@ -239,7 +239,7 @@ def test_two_copies_of_one_log_are_not_a_comparison(
     write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, copy = str(write("a.txt")), str(write("b.txt"))
-    assert call(["ingest", path, copy]) == 2
+    assert call_command(["ingest", path, copy]) == 2
     shown = " ".join(capsys.readouterr().err.split())
     assert f"{copy}: is the same log as {path}, a comparison needs two" in shown
     assert "--aa" in shown
@@ -347,10 +347,10 @@ def test_linen_and_nnx_are_trained_here_and_other_logs_are_read_again(
         for side, name in zip(("baseline", "candidate"), names, strict=True)
     }
     again = ["maxview", "ingest"]
-    step = suggest_next(record.model_copy(update={"verdict": verdict} | sides), again, [])
+    step = next_of_logs(record.model_copy(update={"verdict": verdict} | sides), again, [])
     words = list(step.argv) if step is not None else []
     assert words == (["maxview", "compare", "linen-vs-nnx", *shlex.split(trains)] if trains else again)
-    assert suggest_next(record.model_copy(update={"verdict": "same"}), again, []) is None  # nothing is unknown
+    assert next_of_logs(record.model_copy(update={"verdict": "same"}), again, []) is None  # nothing is unknown
 
 
 def test_logs_that_cannot_be_compared_ask_for_no_repeat(
@@ -363,7 +363,7 @@ def test_logs_that_cannot_be_compared_ask_for_no_repeat(
     runs = [make_run(arm, losses=curve, reading=loud) for arm, curve in arms]
     record = compare(*runs).model_copy(update={"comparison": "ingest"})
     assert record.headline.startswith("not comparable: ")
-    step = suggest_next(record, ["maxview", "ingest"], [])
+    step = next_of_logs(record, ["maxview", "ingest"], [])
     assert (step and step.kind, step and step.argv) == ("by hand", ())
     assert {"step_time_s", "loss_per_step"} <= {row.metric for row in record.rows if row.verdict == "unknown"}
     for row in record.rows:
@@ -391,7 +391,7 @@ def test_a_settled_difference_of_logs_is_not_read_again(
     record = compare_pair(records_of(paths, tmp_path), case="logs", aa=False)
     rows = tuple(row.model_copy(update={"evidence": evidence}) for row in record.rows)
     assert record.verdict == "changed"
-    step = suggest_next(record.model_copy(update={"rows": rows}), ["maxview"], [])
+    step = next_of_logs(record.model_copy(update={"rows": rows}), ["maxview"], [])
     assert step is not None
     assert list(step.argv) == again
 
@@ -403,7 +403,7 @@ def test_the_command_after_logs_runs_and_gives_the_same_verdict(
     record = compare_pair(records_of(paths, tmp_path / "out"), case="03_dropout", aa=False)
     program, *words = shlex.split(record.next_command)
     assert (program, record.has_died) == ("maxview", True)
-    assert call(words) == 1
+    assert call_command(words) == 1
     shown = capsys.readouterr().out
     assert "† DIED   03_dropout · " in shown
     assert (tmp_path / "out" / "index.html").is_file()
@@ -412,7 +412,7 @@ def test_the_command_after_logs_runs_and_gives_the_same_verdict(
 def test_an_unknown_set_of_tolerances_is_refused(
     write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(["ingest", str(write("a.txt")), str(write("b.txt")), "--tolerances", "other-draw"]) == 2
+    assert call_command(["ingest", str(write("a.txt")), str(write("b.txt")), "--tolerances", "other-draw"]) == 2
     assert "did you mean 'other-draws'?" in " ".join(capsys.readouterr().err.split())
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flows.cli.app import call
+from flows.cli.app import call_command
 from tasks.diff.compare_logs import archive, case_runs, compare_pair
 from tasks.extensions.history.history_table import append_comparison, load_history, read_runs, rebuild_history
-from tasks.extensions.history.prior import group_equal_runs, read_past
+from tasks.extensions.history.prior import group_equal_runs, past_of_history
 from tasks.extensions.history.record_rows import alike_hash
 from tasks.ingest.given_logs import read_pair
 from tasks.records import ComparisonRecord, MetricDiff
@@ -51,7 +51,7 @@ def ingest(store: Store, tmp_path: Path) -> Ingest:
             made.append(path)
             paths.append(path)
         records = archive(read_pair(paths), store)
-        past = read_past(case_runs(records, case="logs", target=target), store) if target else {}
+        past = past_of_history(case_runs(records, case="logs", target=target), store) if target else {}
         record = compare_pair(records, case="logs", aa=aa, target=target, past=past)
         store.comparison(record.comparison, record.case, record.id).write_comparison(record)
         append_comparison(record, store)
@@ -161,6 +161,6 @@ def test_a_target_needs_a_plain_name(
     monkeypatch.chdir(tmp_path)
     for log in ("a.txt", "b.txt"):
         Path(log).write_text(log_text(1.0, begin="Sat Apr 18 00:54:24 UTC 2026"))
-    assert call(["ingest", "a.txt", "b.txt", f"--target={name}"]) == 2
+    assert call_command(["ingest", "a.txt", "b.txt", f"--target={name}"]) == 2
     assert "target" in capsys.readouterr().err
     assert not Path("maxview-out").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.programs.compare_compiled import Side, compare_programs
+from tasks.programs.compare_compiled import ProgramSide, compare_programs
 from tasks.programs.program_work import analyse_program
 from tasks.records import CompiledProgram
 
@@ -23,19 +23,19 @@ FIRST = {
 }
 
 
-def read(folder: Path) -> Side:
+def read(folder: Path) -> ProgramSide:
     text = gzip.decompress((folder / "optimised.hlo.gz").read_bytes()).decode()
     program = CompiledProgram.model_validate_json((folder / "compile.json").read_bytes())
-    return Side(program, analyse_program(text.splitlines(keepends=True)))
+    return ProgramSide(program, analyse_program(text.splitlines(keepends=True)))
 
 
 @pytest.fixture(scope="module")
-def whole() -> Side:
+def whole() -> ProgramSide:
     return read(SAMPLES / "none")
 
 
 @pytest.mark.parametrize("fault", FIRST)
-def test_a_planted_fault_is_first(whole: Side, fault: str) -> None:
+def test_a_planted_fault_is_first(whole: ProgramSide, fault: str) -> None:
     faulty = read(SAMPLES / fault)
     first = compare_programs(whole, faulty).differences[0]
     what, where = FIRST[fault]
@@ -46,7 +46,7 @@ def test_a_planted_fault_is_first(whole: Side, fault: str) -> None:
     assert (mended.what, mended.share) == (what, -first.share)
 
 
-def test_a_difference_links_to_its_line(whole: Side) -> None:
+def test_a_difference_links_to_its_line(whole: ProgramSide) -> None:
     first = compare_programs(whole, read(SAMPLES / "gather-in-loop")).differences[0]
     assert first.baseline_source is None  # the baseline has no such instruction
     assert first.candidate_source is not None
@@ -57,12 +57,12 @@ def test_a_difference_links_to_its_line(whole: Side) -> None:
     assert text.split(b"\n")[first.candidate_source.line - 1] == line
 
 
-def test_a_program_equals_itself(whole: Side) -> None:
+def test_a_program_equals_itself(whole: ProgramSide) -> None:
     same = compare_programs(whole, whole)
     assert (same.differences, same.left_out) == ((), 0)
 
 
-def test_unnamed_inputs_are_not_a_difference(whole: Side) -> None:
+def test_unnamed_inputs_are_not_a_difference(whole: ProgramSide) -> None:
     faulty = read(SAMPLES / "wrong-sharding")
     unnamed = faulty._replace(program=faulty.program.model_copy(update={"arrays": ()}))
     found = compare_programs(whole, unnamed).differences
@@ -70,7 +70,7 @@ def test_unnamed_inputs_are_not_a_difference(whole: Side) -> None:
     assert not [one for one in found if one.what.startswith("inputs")]
 
 
-def test_the_counted_work_equals_the_steps(whole: Side) -> None:
+def test_the_counted_work_equals_the_steps(whole: ProgramSide) -> None:
     """Per device: 2 of 8 sequences of 256 tokens; three products per layer, once forward, twice backward, and two of
     them recomputed; the head's product three times and once recomputed."""
     assert whole.analysis is not None

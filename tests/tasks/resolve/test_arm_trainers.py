@@ -15,7 +15,7 @@ from tasks.records import RunPlan
 from tasks.resolve.arm_trainers import ArmOverrides, apply_options, prepare_trainers
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.python_environments import SoftwareError, check_packages, make_environment, unmet_requirements
+from tasks.resolve.python_environments import SoftwareError, check_packages, find_python, unmet_requirements
 from tasks.resolve.trainers.trainer import SOURCE, Trainer, versions_of
 
 type Git = Callable[..., str]
@@ -200,14 +200,14 @@ def test_options_override_the_file() -> None:
 def test_packages_of_an_arm_override_the_projects_pins(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["idna==3.9"]\n')
     cache = tmp_path / "cache"
-    python = make_environment(("idna==3.7",), tmp_path, cache)
+    python = find_python(("idna==3.7",), tmp_path, cache)
     show = [python, "-c", "import importlib.metadata as m; print(m.version('idna'))"]
     assert subprocess.run(show, capture_output=True, text=True, check=True).stdout == "3.7\n"
-    assert make_environment(("idna==3.7",), tmp_path, cache) == python
-    assert make_environment(("project",), tmp_path, cache) != python
+    assert find_python(("idna==3.7",), tmp_path, cache) == python
+    assert find_python(("project",), tmp_path, cache) != python
     with pytest.raises(SoftwareError, match="cannot be installed"):
-        make_environment(("idna==0.0.1",), tmp_path, cache)
+        find_python(("idna==0.0.1",), tmp_path, cache)
     # markdown-it-py requires another mdurl, and would fail at its first use
     with pytest.raises(SoftwareError, match=r"(?s)versions that go together.*markdown-it-py"):
-        make_environment(("markdown-it-py==3.0.0", "mdurl==0.0.1"), tmp_path, cache)
+        find_python(("markdown-it-py==3.0.0", "mdurl==0.0.1"), tmp_path, cache)
     assert len(list((cache / "environments").iterdir())) == 2  # no incomplete environment

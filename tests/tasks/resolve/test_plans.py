@@ -19,9 +19,9 @@ from configs.names import list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
 from tasks.records import Invocation, RunPlan
-from tasks.resolve.arm_config import find_unfit, resolve_config
+from tasks.resolve.arm_config import find_unfit_cases, resolve_config
 from tasks.resolve.commands import Command
-from tasks.resolve.plans import NAME_LENGTH, Request, name_run, plan_run, resolve
+from tasks.resolve.plans import NAME_LENGTH, Request, name_run_folder, plan_run, resolve
 from tasks.resolve.trainers.maxview_trainer import MaxviewTrainer
 
 OUT = Path("/somewhere/out")
@@ -80,8 +80,10 @@ def test_all_means_every_case_and_duplicates_count_once() -> None:
     assert {plan.case for plan in plans_of(cases=("all",))} == set(list_names("cases")) - {"12_pipeline"}
     eight = {plan.case for plan in plans_of(cases=("all",), target="cpu-8")}
     assert eight == set(list_names("cases"))
-    assert find_unfit(["01_base", "12_pipeline"], load_target("cpu")) == {"12_pipeline": "needs 8 devices, cpu has 1"}
-    big = find_unfit(list_names("cases"), load_target("v6e-32"), model="deepseek2-16b")
+    assert find_unfit_cases(["01_base", "12_pipeline"], load_target("cpu")) == {
+        "12_pipeline": "needs 8 devices, cpu has 1"
+    }
+    big = find_unfit_cases(list_names("cases"), load_target("v6e-32"), model="deepseek2-16b")
     assert big == {"12_pipeline": "ici_pipeline_parallelism > 1 needs num_experts=1 (no mixture runs in a pipeline)"}
     assert len(plans_of(cases=("01_base", "01_base"))) == 2
 
@@ -248,7 +250,7 @@ def test_other_inputs_of_the_identity() -> None:
     repeat=st.integers(0, 99),
 )
 def test_names_are_short_safe_and_different(case: str, arms: list[str], repeat: int) -> None:
-    names = [name_run(case, arm, repeat, "0123456789abcdef") for arm in arms]
+    names = [name_run_folder(case, arm, repeat, "0123456789abcdef") for arm in arms]
     assert len(set(names)) == len(names)
     for name in names:
         assert len(name) <= NAME_LENGTH == 64
@@ -257,7 +259,7 @@ def test_names_are_short_safe_and_different(case: str, arms: list[str], repeat: 
 
 
 def test_a_name_contains_case_arm_and_repeat() -> None:
-    assert name_run("03_dropout", "nnx", 2, "0123456789abcdef") == "03_dropout-nnx-r2-0123456789"
+    assert name_run_folder("03_dropout", "nnx", 2, "0123456789abcdef") == "03_dropout-nnx-r2-0123456789"
 
 
 # ---------------------------------------------------------------- bad input

@@ -76,7 +76,7 @@ def test_down_leaves_the_server_of_another_home_or_database(
     for name, value in environment.items():
         monkeypatch.setenv(name, str(tmp_path / value) if name == "PREFECT_HOME" else value)
     with pytest.raises(ConfigError, match=reported) as caught:
-        up.stop(tmp_path, lambda _: None)
+        up.stop_services(tmp_path, lambda _: None)
     assert f"PREFECT_HOME={tmp_path / 'one'} maxview down" in str(caught.value)
     assert "secret" not in str(caught.value) + (tmp_path / up.PLACE_FILE).read_text()
     os.kill(server[0].pid, 0)  # it still runs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.services.up import Place, settings_of
+from tasks.services.up import Place, environment_of
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from tasks.services.up import Place, settings_of
 def test_a_server_on_all_interfaces_is_reached_by_loopback(host: str, reached: str, tmp_path: Path) -> None:
     place = Place(state=tmp_path, out=str(tmp_path), host=host, port=4200)
     assert place.url == f"http://{reached}:4200"
-    assert settings_of(place, {})["PREFECT_API_URL"] == f"http://{reached}:4200/api"
+    assert environment_of(place, {})["PREFECT_API_URL"] == f"http://{reached}:4200/api"
 
 
 def test_the_file_of_a_running_older_server_is_read(tmp_path: Path) -> None:

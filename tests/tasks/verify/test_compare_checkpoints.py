@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import call
+from flows.cli.app import call_command
 from tasks.records import ArrayDifference, RunReading, RunRecord
 from tasks.store import open_store
 from tasks.verify.array_index import ArraySpec
@@ -111,21 +111,21 @@ def test_another_model_and_an_incomplete_save_are_one_message(trees, tmp_path, c
     shutil.rmtree(half / "checkpoints" / "4" / "items" / "ocdbt.process_0")
     (half / "checkpoints" / "4" / "items" / "d").rename(half / "gone")
     for other in (half, tmp_path / "nowhere", trees / "wider"):
-        assert call(["verify", str(trees / "linen"), "--against", str(other)]) == 2
+        assert call_command(["verify", str(trees / "linen"), "--against", str(other)]) == 2
         shown = capsys.readouterr()
         assert shown.out == ""
         assert shown.err.count("maxview: ") == 1
-    assert call(["verify", str(trees), "--against", str(half), "--deep"]) == 2
+    assert call_command(["verify", str(trees), "--against", str(half), "--deep"]) == 2
 
 
 def test_the_command_reports_differences_and_exits_with_their_status(trees, capsys):
-    assert call(["verify", str(trees / "linen"), "--against", str(trees / "nnx-aux")]) == 0
+    assert call_command(["verify", str(trees / "linen"), "--against", str(trees / "nnx-aux")]) == 0
     shown = capsys.readouterr().out
     assert "18 arrays here, 21 there: 18 equal bit for bit" in shown
     assert "only there: 2 random numbers" in shown
-    assert call(["verify", str(trees / "nudged"), "--against", str(trees / "linen")]) == 1
+    assert call_command(["verify", str(trees / "nudged"), "--against", str(trees / "linen")]) == 1
     assert "3 of 18 differ" in capsys.readouterr().out
-    assert call(["verify", str(trees / "nudged"), "--against", str(trees / "linen"), "--json"]) == 1
+    assert call_command(["verify", str(trees / "nudged"), "--against", str(trees / "linen"), "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert len(document["arrays"]) == ARRAYS
     assert document["arrays"][1]["values"]["where"] == [0, 0, 0]
@@ -133,11 +133,11 @@ def test_the_command_reports_differences_and_exits_with_their_status(trees, caps
 
 def test_several_checkpoints_are_all_verified_whatever_one_is(trees, capsys):
     names = [str(trees / "linen"), str(trees / "nowhere"), str(trees / "nnx")]
-    assert call(["verify", *names, "--json"]) == 2
+    assert call_command(["verify", *names, "--json"]) == 2
     shown = capsys.readouterr()
     assert [proof["ok"] for proof in json.loads(shown.out)] == [True, True, True]
     assert "nowhere: does not exist" in shown.err
-    assert call(["verify", str(trees / "linen"), "--check"]) == 2
+    assert call_command(["verify", str(trees / "linen"), "--check"]) == 2
     assert capsys.readouterr().out.count("was never recorded") == 2
 
 

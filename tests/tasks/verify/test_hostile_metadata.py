@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.app import call
+from flows.cli.app import call_command
 from tasks.verify.array_index import parse_array
 from tasks.verify.verification import verify_checkpoint
 
@@ -72,7 +72,7 @@ def test_a_manifest_with_nonsense_is_damage(plain: Path) -> None:
 
 def test_a_file_of_another_length_is_not_read(plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A sparse terabyte would be read for minutes."""
-    assert call(["verify", str(plain), "--record"]) == 0
+    assert call_command(["verify", str(plain), "--record"]) == 0
     data = plain / "items" / "zeros" / "c" / "0" / "0"
     length = data.stat().st_size
     os.truncate(data, 1 << 40)

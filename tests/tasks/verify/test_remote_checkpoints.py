@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flows.cli.app import call
+from flows.cli.app import call_command
 from tasks.store.gcs import GcsFiles
 from tasks.verify.compare_checkpoints import compare_checkpoints
 from tasks.verify.layout import CheckpointError
@@ -96,7 +96,7 @@ def test_a_missing_bucket_right_or_run_is_one_message(
 ) -> None:
     with pytest.raises(CheckpointError):
         verify_checkpoint(place)
-    assert call(["verify", place]) == 2
+    assert call_command(["verify", place]) == 2
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("maxview: ")) == ("", 1)
     assert words in shown.err
@@ -107,7 +107,7 @@ def test_an_unreachable_bucket_is_one_message(
     gcs_url: str, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free_port()}")
-    assert call(["verify", gcs_url]) == 2
+    assert call_command(["verify", gcs_url]) == 2
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", f"maxview: {gcs_url}/: the bucket does not answer (RetryError); try again\n")
 
@@ -150,7 +150,7 @@ def test_a_bucket_that_becomes_unreachable_is_one_message(
 ) -> None:
     place = upload(trees / "nnx", "gs://bucket/run")
     order_own(kind, reads)
-    assert call(["verify", place, *(str(trees / word) if word == "linen" else word for word in words)]) == 2
+    assert call_command(["verify", place, *(str(trees / word) if word == "linen" else word for word in words)]) == 2
     shown = capfd.readouterr()
     errors = [
         line for line in shown.err.splitlines() if "google_auth_provider" not in line

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import call
+from flows.cli.app import call_command
 from tasks.verify.layout import CheckpointError
 from tasks.verify.verification import verify_checkpoint, verify_checkpoints, verify_saved
 
@@ -86,7 +86,7 @@ def test_unreadable_files_are_reported_and_the_rest_is_verified(run_folder, caps
         run = Path(shutil.copytree(run_folder, Path(name, "run")))
         first, last = (run / "checkpoints" / step for step in ("0", "9"))
         assert (
-            call(["verify", str(last), "--against", str(last)]) == 0
+            call_command(["verify", str(last), "--against", str(last)]) == 0
         )  # loads modules that the weaker user cannot read
         for folder, *_ in os.walk(name):
             os.chmod(folder, 0o755)
@@ -94,9 +94,9 @@ def test_unreadable_files_are_reported_and_the_rest_is_verified(run_folder, caps
         with weak():
             denied, whole = verify_checkpoints(run)
             capsys.readouterr()
-            assert call(["verify", str(last), "--against", str(first)]) == 2
+            assert call_command(["verify", str(last), "--against", str(first)]) == 2
             assert f"{first}: cannot be read" in capsys.readouterr().err
-            assert call(["verify", str(run)]) == 2
+            assert call_command(["verify", str(run)]) == 2
         assert (denied.ok, whole.ok) == (False, True)
         assert "cannot be read" in denied.problems[0].message
         first.chmod(0o755)
@@ -104,7 +104,7 @@ def test_unreadable_files_are_reported_and_the_rest_is_verified(run_folder, caps
             file.chmod(0)
             capsys.readouterr()
             with weak():
-                assert call(["verify", str(last), "--record"]) == 2
+                assert call_command(["verify", str(last), "--record"]) == 2
             assert f"Permission denied: '{file}'" in "".join(capsys.readouterr())
             file.chmod(0o644)
         assert not (run / "manifests").exists()

@@ -15,7 +15,7 @@ import polars as pl
 from tasks.records import Source, Wait, decide_fate
 from tasks.scrape.dialects.dialect import EventCollector, Match
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog, Save
-from tasks.scrape.dialects.maxtext.facts import Facts
+from tasks.scrape.dialects.maxtext.facts import FactCollector
 from tasks.scrape.prefixes import PREFIX, iso_in_year, iso_time, prefix_before
 from tasks.scrape.table.stalls import LATE, find_stalls, is_deferred
 from tasks.scrape.table.step_table import StepTable
@@ -142,7 +142,7 @@ class MaxTextEventCollector(EventCollector):
 
     def __init__(self) -> None:
         super().__init__()
-        self.run_facts, self.saves, self.restores = Facts(), CheckpointLog(), RestoreLog()
+        self.run_facts, self.saves, self.restores = FactCollector(), CheckpointLog(), RestoreLog()
         self.evaluations, self.waits = EvalLog(), WaitLog()
         self._parts = (self.run_facts, self.saves, self.restores, self.evaluations, self.waits)
         self._dated: datetime | None = None  # the first date with a year, in the windows up to the first step

@@ -30,7 +30,7 @@ PERCENT_SLACK = 1.0
 
 
 @dataclass
-class Facts:
+class FactCollector:
     """Collects facts. A fact that restarts print again keeps its first value.
 
     Exceptions: `end` and `flops` keep the last value, and `compiles` the compilations by the last process.

@@ -79,13 +79,13 @@ _EXCUSING = ("number of skipped iterations", "number_of_skipped_iterations", *_F
 TAIL = rb"(?=[ \t]*\r?$)"
 
 
-def name_of(key: str) -> str:
+def column_of(key: str) -> str:
     """Return the column of a printed key."""
     return "seconds" if _ELAPSED.fullmatch(key) else _NAMED.get(key, key)
 
 
 KEYS = _KNOWN | {"iteration"}
-KNOWN = frozenset(map(name_of, _KNOWN)) | {_AVERAGE.format(name_of(key)) for key in _KNOWN}
+KNOWN = frozenset(map(column_of, _KNOWN)) | {_AVERAGE.format(column_of(key)) for key in _KNOWN}
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
@@ -134,7 +134,7 @@ def _read(found: re.Match[bytes]) -> list[Field] | None:
     """Return a match of `_FIELD` as one field, or as two (`instantaneous/average`); None if a number is damaged."""
     key, text, at = found[1].decode("utf-8", "replace").strip(), found[3].decode("utf-8", "replace"), found.start(3)
     key = _RANK.sub("", key.lower() if key == "ETA" else key)
-    elapsed, name = _ELAPSED.fullmatch(key), name_of(key)
+    elapsed, name = _ELAPSED.fullmatch(key), column_of(key)
     unit = elapsed and (elapsed[1] or elapsed[2])
     if elapsed and unit is None:
         text, _, unit = text.partition(" ")

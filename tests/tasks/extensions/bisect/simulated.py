@@ -9,7 +9,7 @@ from configs.verdict_rules import Tolerance
 from tasks.diff.decide_noisy import chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
-from tasks.extensions.bisect.posterior import Observation
+from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.extensions.bisect.terms import PairVerdict
 
 TPU = Noise(scale=0.004, df=10)
@@ -49,8 +49,8 @@ class SimulatedTimes:
     def failed(self, point: int) -> str:
         return "does not compile" if point in self.dead else ""
 
-    def observe(self, point: int) -> list[Observation]:
-        return [Observation(point=point, value=value) for value in self.values.get(point, ())]
+    def observe(self, point: int) -> list[ObservedRun]:
+        return [ObservedRun(point=point, value=value) for value in self.values.get(point, ())]
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
         sides = [tuple(exp(value) for value in self.values[point][:runs]) for point in (before, after)]

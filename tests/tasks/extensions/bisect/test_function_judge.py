@@ -7,7 +7,7 @@ from tasks.diff.compare_case import CaseRuns
 from tasks.extensions.bisect.bisected_metric import read_metric
 from tasks.extensions.bisect.function_judge import KEY, FunctionJudge
 from tasks.extensions.bisect.search import next_action
-from tasks.extensions.bisect.terms import Finish, Limits, Line
+from tasks.extensions.bisect.terms import Finish, Line, SearchLimits
 from tasks.records import FunctionComparison, RunReading, RunRecord
 
 POINTS = 17
@@ -33,7 +33,7 @@ def search(answers: list[str]) -> tuple[Finish, dict[int, list[RunRecord]]]:
         judge = FunctionJudge(
             read_metric("function"), template, runs, failures={}, past={}, complete=lambda runs: runs
         )  # fmt: skip
-        action = next_action(LINE, judge, Limits())
+        action = next_action(LINE, judge, SearchLimits())
         if isinstance(action, Finish):
             return action, runs
         for point in action.points:

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.search import next_action
-from tasks.extensions.bisect.terms import Finish, Limits, Line, PairVerdict
+from tasks.extensions.bisect.terms import Finish, Line, PairVerdict, SearchLimits
 
 spec = importlib.util.spec_from_file_location("simulated", Path(__file__).parent / "simulated.py")
 assert spec is not None
@@ -53,9 +53,9 @@ class ExactJudge:
         )
 
 
-def search(judge: Any, line: Line = EVERY, limits: Limits | None = None) -> Finish:
+def search(judge: Any, line: Line = EVERY, limits: SearchLimits | None = None) -> Finish:
     for _ in range(200):
-        action = next_action(line, judge, limits or Limits())
+        action = next_action(line, judge, limits or SearchLimits())
         if isinstance(action, Finish):
             return action
         for point in action.points:
@@ -171,7 +171,7 @@ def test_nothing_is_named_without_a_planted_change() -> None:
 def test_the_budget_ends_in_a_range_with_the_culprit() -> None:
     random = np.random.default_rng(9)
     judge = simulated.SimulatedTimes(simulated.step(0.05, 20), lambda: SIGMA * float(random.standard_t(10)))
-    found = search(judge, limits=Limits(most_runs=4))
+    found = search(judge, limits=SearchLimits(most_runs=4))
     assert found.outcome == "range"
     assert 20 in found.suspects
     assert judge.total <= 4
@@ -192,8 +192,8 @@ def test_a_killed_search_continues_with_the_same_runs() -> None:
     random = np.random.default_rng(11)
     judge = simulated.SimulatedTimes(simulated.step(0.05, 9), lambda: SIGMA * float(random.standard_t(10)))
     asked = []
-    while isinstance(action := next_action(EVERY, judge, Limits()), Finish) is False:
-        assert next_action(EVERY, judge, Limits()) == action
+    while isinstance(action := next_action(EVERY, judge, SearchLimits()), Finish) is False:
+        assert next_action(EVERY, judge, SearchLimits()) == action
         asked.append(action)
         for point in action.points:  # type: ignore[union-attr]
             judge.train(point)

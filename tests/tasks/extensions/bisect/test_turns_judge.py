@@ -9,7 +9,7 @@ from configs.verdict_rules import load_verdict_rules
 from tasks.diff.compare_case import CaseRuns
 from tasks.extensions.bisect.bisected_metric import read_metric
 from tasks.extensions.bisect.search import next_action
-from tasks.extensions.bisect.terms import Finish, Limits, Line
+from tasks.extensions.bisect.terms import Finish, Line, SearchLimits
 from tasks.extensions.bisect.turns_judge import KEY, TurnsJudge
 from tasks.records import ProgramTimes, RunReading, RunRecord, TimeRatio
 
@@ -42,7 +42,7 @@ def search(truth: Sequence[float], *, seed: int = 0) -> tuple[Finish, dict[int, 
     rng = np.random.default_rng(seed)
     runs: dict[int, list[RunRecord]] = {}
     for _ in range(100):
-        action = next_action(LINE, make_judge(runs), Limits())
+        action = next_action(LINE, make_judge(runs), SearchLimits())
         if isinstance(action, Finish):
             return action, runs
         for point in action.points:

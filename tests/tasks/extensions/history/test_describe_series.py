@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flows.cli.app import call
+from flows.cli.app import call_command
 from flows.extensions.history.command import parse_since
 from tasks.extensions.history.describe_series import draw_trend
 from tasks.extensions.history.history_table import append_comparison
@@ -33,7 +33,7 @@ def write_nights(store: Store, night: Night, *, slower: str, target: str = "cpu"
 
 
 def run(store: Store, *words: str) -> int:
-    return call(["history", "--out", str(store.path), *words])
+    return call_command(["history", "--out", str(store.path), *words])
 
 
 def test_a_change_of_the_candidate_is_shown_with_its_commits(
@@ -64,7 +64,7 @@ def test_after_runs_of_an_unknown_machine_only_the_changed_series_is_suggested(
     _, _, command = capsys.readouterr().out.rpartition("\nnext: ")
     program, *words = shlex.split(command)
     assert (program, words[:2]) == ("maxview", ["history", "01_base"])
-    assert call(words) == 1
+    assert call_command(words) == 1
     assert "nnx moved against linen: the change is in nnx" in capsys.readouterr().out
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.extensions.history.history_table import append_comparison, read_runs
-from tasks.extensions.history.prior import differences_of_equal_runs, neighbour_differences, past_noise, read_past
+from tasks.extensions.history.prior import differences_of_equal_runs, neighbour_differences, past_noise, past_of_history
 from tasks.extensions.history.record_rows import HISTORY_SCHEMA
 from tasks.records import ComparisonRecord
 from tasks.store import Store
@@ -107,7 +107,7 @@ def test_earlier_comparisons_give_the_noise_of_the_next(store: Store, night: Nig
     later = night(9, seconds=0.1, candidate_s=0.12, repeats=1)
     runs = read_runs(later, store)
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(runs))
-    past = read_past(case, store)
+    past = past_of_history(case, store)
     assert set(past) == {"step_time_s", "step_time_quick_s"}
     (known,) = [row for row in compare_case(case, past=past).rows if row.metric == "step_time_s"]
     (alone,) = [row for row in compare_case(case).rows if row.metric == "step_time_s"]
@@ -119,7 +119,7 @@ def test_earlier_comparisons_give_the_noise_of_the_next(store: Store, night: Nig
     assert "pairs of the history of " in known.reason
     assert "pairs of the history" not in alone.reason
     append_comparison(later, store)
-    assert read_past(case, store) == past  # the judged runs do not count
+    assert past_of_history(case, store) == past  # the judged runs do not count
 
 
 def test_neighbours_belong_to_one_group() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import call
+from flows.cli.app import call_command
 from tasks.extensions.history.history_table import append_comparison
 from tasks.extensions.history.page import write_history_page
 from tasks.records import ComparisonRecord
@@ -46,7 +46,7 @@ def test_a_bucket_without_the_right_to_write(viewer: str, capsys: pytest.Capture
     with pytest.raises(StoreError, match=r"storage\.objects\.create"):
         open_store(viewer)
     before = [(entry.name, entry.version) for entry in open_store(viewer, reading=True).files.entries()]
-    assert call(["history", "--metric", "step_time_s", "--out", viewer]) == 3
+    assert call_command(["history", "--metric", "step_time_s", "--out", viewer]) == 3
     shown = capsys.readouterr()
     assert "step_time_s" in shown.out
     assert "gs://viewer: may only be read, so the page stays on this machine" in shown.err
@@ -59,7 +59,7 @@ def test_a_bucket_without_the_right_to_write(viewer: str, capsys: pytest.Capture
 
 
 def test_rebuilding_needs_the_right_to_write(viewer: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["history", "--rebuild", "--out", viewer]) == 2
+    assert call_command(["history", "--rebuild", "--out", viewer]) == 2
     reported = " ".join(capsys.readouterr().err.split())
     assert "storage.objects.create, storage.objects.delete" in reported
     assert "--role=roles/storage.objectUser" in reported
@@ -75,7 +75,7 @@ def test_a_bucket_without_the_right_to_read(gcs_url: str) -> None:
 def test_a_missing_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for out in (tmp_path / "none", tmp_path / "file", tmp_path / "file" / "out"):
         (tmp_path / "file").write_text("not a folder")
-        assert call(["history", "--out", str(out)]) == 2
+        assert call_command(["history", "--out", str(out)]) == 2
         reported = " ".join(capsys.readouterr().err.split())
         assert "does not exist; name a folder written by maxview with --out" in reported
         assert str(out) in reported.replace(" ", "")
@@ -89,7 +89,7 @@ def test_a_read_only_folder(
     before = sorted(store.path.rglob("*"))
     # root may write everywhere except on a read-only mount: the kernel's answer there is all that the test needs
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    assert call(["history", "--metric", "step_time_s", "--out", str(store.path)]) == 3
+    assert call_command(["history", "--metric", "step_time_s", "--out", str(store.path)]) == 3
     shown = capsys.readouterr()
     assert "step_time_s" in shown.out
     assert "page:" not in shown.out
