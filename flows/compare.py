@@ -39,6 +39,7 @@ from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
 from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation
 from tasks.experiments.same_function import COST
+from tasks.experiments.stand_in import find_stand_ins
 from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import find_checkpoint
@@ -168,7 +169,8 @@ def compare_cases(
                     decide=lambda record, repeats: repeat_step(record, patience, repeats, time.monotonic() - began),
                     run=run,
                 )
-            comparisons.append(publish_case(extend_case(result, plans_of(records), store, records), store, records))
+            here = plans_of(records) or find_plans_of_function(request, result, own, store)
+            comparisons.append(publish_case(extend_case(result, here, store, records), store, records))
     except Stopped as stopped:  # the flow is being ended, by Ctrl-C or with its night
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
@@ -298,8 +300,20 @@ def compare_programs_of(
     EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {'; '.join(costs)}"))
     with slice_of(plans[0].target):
         record: ComparisonRecord = experiments_step(both, request, only, limits, store)
-    is_other = record.function is not None and record.function.answer == "another"
-    return extend_case(record, both if plans[0].backend == "local" else None, store) if is_other else record
+    explained = find_plans_of_function(request, record, both, store)
+    return extend_case(record, explained, store) if explained else record
+
+
+def find_plans_of_function(
+    request: Request, record: ComparisonRecord, plans: Sequence[RunPlan], store: Store
+) -> tuple[RunPlan, RunPlan] | None:
+    """Return the plans whose functions were evaluated, if these are two functions, else None.
+
+    plans: of the case's runs, for which the result may stand.
+    """
+    if record.function is None or record.function.answer != "another":
+        return None
+    return find_stand_ins(request, record.case, plans, store.path)[0]
 
 
 def extend_case(

@@ -200,7 +200,7 @@ def experiments_step(
     say = partial(_report, case.case)
     folder = Path(store.comparison(case.comparison, case.case, experiments_id(plans)).path) / FOLDER
     small, stands_for = find_stand_ins(request, case.case, plans, store.path) if "function" in only else (plans, "")
-    here = plans if all(plan.backend == "local" for plan in plans) else small
+    here = plans if "time" in only and all(plan.backend == "local" for plan in plans) else small
     observations = record_arms(here, (folder / SIDES[0], folder / SIDES[1]))
     if problem := name_problem(observations, names):
         raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")

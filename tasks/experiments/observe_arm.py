@@ -50,6 +50,7 @@ def observe_arm(
         start=str(start.absolute()) if start else None,
         profile=profile,
         batches=batches,
+        platform=plan.config.get("hardware", ""),
     )
     if tensors:
         own["OPENBLAS_NUM_THREADS"] = "1"  # a second thread doubles the CPU time of small products

@@ -7,7 +7,7 @@ from configs.comparison import load_target
 from tasks.experiments.recordings import Both
 from tasks.experiments.same_function import is_on_cpu
 from tasks.records import RunPlan
-from tasks.resolve.plans import Request, resolve
+from tasks.resolve.plans import Request, hash_identity, resolve
 
 ONE_DEVICE, EIGHT_DEVICES = "cpu", "cpu-8"
 
@@ -25,6 +25,18 @@ def find_stand_ins(request: Request, case: str, plans: Sequence[RunPlan], out: P
         return (first[0], first[1]), ""
     place = EIGHT_DEVICES if load_target(first[0].target).devices > 1 else ONE_DEVICE
     changes = {"cases": (case,), "target": place, "model": None, "repeats": 1, "blessed": ""}
-    found = resolve(request.model_copy(update=changes), out)
+    found = [keep_hardware(*pair) for pair in zip(resolve(request.model_copy(update=changes), out), first, strict=True)]
     model = load_target(place).model
     return (found[0], found[1]), f"the model {model} on {place} stands for the runs on {first[0].target}"
+
+
+def keep_hardware(plan: RunPlan, of: RunPlan) -> RunPlan:
+    """Return a plan whose step has the kernels of the plan `of`, which are interpreted here, if maxview's trainer runs.
+
+    MaxText chooses its kernels by the devices that it has.
+    """
+    hardware = of.config.get("hardware")
+    if plan.trainer != "maxview" or hardware == plan.config["hardware"]:
+        return plan
+    identity = hash_identity({"plan": plan.identity, "hardware": hardware})
+    return plan.model_copy(update={"config": plan.config | {"hardware": hardware}, "identity": identity})

@@ -60,23 +60,28 @@ def say_cost_of_explanation(plans: Both[RunPlan], seconds: float | None) -> str:
     return f"{again}, {about}; explain: off in the comparison's file leaves it out"
 
 
-def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Explanation:
+def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path, *, stands_for: str = "") -> Explanation:
     """Observe both arms, with files below `folder`, and return their differences; a failure of an arm gives a note.
 
     The second arm's step gets the first arm's arguments of equal meaning and shape, except random keys, so that few
     causes besides the computation are left. If the second arm's own arguments differ, they are listed first, unless the
     judged runs started with equal arguments.
+
+    stands_for: how the plans differ from those of the judged runs. If they do, memory and times are not examined.
     """
     began = time.monotonic()
-    first = observe(plans[0], names[0], folder / "baseline", None)
+    measured = not stands_for
+    first = observe(plans[0], names[0], folder / "baseline", None, profiled=measured)
     start = first.folder if first.observation.step else None
-    second = observe(plans[1], names[1], folder / "candidate", start)
+    second = observe(plans[1], names[1], folder / "candidate", start, profiled=measured)
     report = read_start(plans[1])
-    found = explain_observed((first, second), starts_shared=report is not None and report.is_shared)
-    return found.model_copy(update={"seconds": round(time.monotonic() - began, 1)})
+    shared = report is not None and report.is_shared
+    found = explain_observed((first, second), starts_shared=shared, measured=measured)
+    headline = found.headline if measured else f"{found.headline}; {stands_for}"
+    return found.model_copy(update={"headline": headline, "seconds": round(time.monotonic() - began, 1)})
 
 
-def observe(plan: RunPlan, name: str, folder: Path, start: Path | None) -> ObservedArm:
+def observe(plan: RunPlan, name: str, folder: Path, start: Path | None, *, profiled: bool = True) -> ObservedArm:
     """Observe an arm in one process: the tensors of the first step in PROFILED, and a profile of these steps.
 
     At step 0 all moments are 0, and at a warm-up's step 0 the learning rate: a change of them would have no effect yet.
@@ -84,14 +89,14 @@ def observe(plan: RunPlan, name: str, folder: Path, start: Path | None) -> Obser
     """
     last = int(plan.config["steps"]) - 1
     profile = (min(PROFILED[0], last), min(PROFILED[1], last))
-    found = observe_arm(plan, folder, start=start, evaluated=profile[0], profile=profile)
+    found = observe_arm(plan, folder, start=start, evaluated=profile[0], profile=profile if profiled else None)
     return ObservedArm(plan, name, folder, found)
 
 
-def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False) -> Explanation:
+def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False, measured: bool = True) -> Explanation:
     """Return the explanation of two observed arms' difference.
 
-    starts_shared: the judged runs started with equal arguments.
+    starts_shared: the judged runs started with equal arguments. measured: memory and times are those of the runs.
     """
     notes = [f"{arm.name}: {note}" for arm in arms for note in arm.observation.notes]
     names = (arms[0].name, arms[1].name)
@@ -112,7 +117,7 @@ def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False) ->
     program = attempt("programs", lambda: _explain_program(arms))
     optimised = [attempt(arm.name, partial(read_optimised, arm.folder / OPTIMISED, arm.root)) for arm in arms]
     memory = spent = None
-    if optimised[0] is not None and optimised[1] is not None:
+    if measured and optimised[0] is not None and optimised[1] is not None:
         both = (optimised[0], optimised[1])
         memory = attempt("memory", lambda: _explain_memory(arms, both))
         spent = attempt("times", lambda: _explain_time(arms, both))

@@ -53,7 +53,8 @@ def explain_comparison(record: ComparisonRecord, plans: Both[RunPlan], store: St
     if before is not None and before.explanation is not None:
         return before.explanation
     names = (record.baseline.name, record.candidate.name)
-    return explain_plans(plans, names, Path(directory.path) / FOLDER)
+    stands_for = record.function.stands_for if record.function and plans[0].target != record.target else ""
+    return explain_plans(plans, names, Path(directory.path) / FOLDER, stands_for=stands_for)
 
 
 class Subject(NamedTuple):

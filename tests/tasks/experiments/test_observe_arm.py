@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tasks.experiments.observe_arm import observe_arm
+from tasks.experiments.stand_in import keep_hardware
 from tasks.launch.local.process_group import build_environment, run_to_end
 from tasks.programs.source_lines import read_optimised
 from tasks.records import RunPlan
@@ -155,3 +156,15 @@ def test_the_process_gets_the_same_environment_as_a_judged_run(plan_of: Planned,
     allowed = build_environment(plan, {"PATH": "p", "HOME": "h", "HF_TOKEN": "secret"})
     assert "HF_TOKEN" not in allowed
     assert "HF_TOKEN" not in log
+
+
+def test_a_stand_in_keeps_the_hardware_of_maxviews_trainer(plan_of: Planned) -> None:
+    """MaxText chooses its kernels by its devices, and takes `hardware=cpu` to start without a cluster."""
+    ours = plan_of("arm").model_copy(update={"trainer": "maxview"})
+    small, run = (ours.model_copy(update={"config": {"hardware": name}}) for name in ("cpu", "tpu"))
+    kept = keep_hardware(small, run)
+    assert kept.config["hardware"] == "tpu"
+    assert kept.identity != small.identity
+    assert keep_hardware(small, small) == small
+    other = small.model_copy(update={"trainer": "maxtext"})
+    assert keep_hardware(other, run) == other

@@ -122,3 +122,35 @@ def test_other_parameters_are_named(compare: Callable[..., FunctionComparison]) 
     found = compare(("2 * WIDTH), ", "3 * WIDTH), "), ("(LAYERS, 2 * WIDTH", "(LAYERS, 3 * WIDTH"))
     assert found.answer == "not evaluated"
     assert "layers.up" in found.sentence
+
+
+KERNEL = """
+import jax, jax.numpy as jnp
+from jax.experimental import pallas as pl
+def double(x, o):
+    o[...] = x[...] * 2.0
+def forward(x):
+    if jax.default_backend() != "tpu":
+        return x
+    return pl.pallas_call(double, jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+def train_step(w, x):
+    return w - 0.1 * x.T @ forward(x @ w), jnp.mean(x @ w)
+step = jax.jit(train_step)
+w, x = jnp.ones((4, 4)), jnp.ones((2, 4))
+for _ in range(6): w, loss = step(w, x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("candidate", "answer"),
+    [(("x[...] * 2.0", "x[...] + x[...]"), "same"), (("x[...] * 2.0", "x[...] * 2.0000002"), "another")],
+)
+def test_a_tpu_kernel_is_evaluated_here(plan_of: Planned, tmp_path: Path, candidate: Edit, answer: str) -> None:
+    """The trainer takes its path for TPUs, and the kernel runs interpreted."""
+    texts = KERNEL, KERNEL.replace(*candidate)
+    plans = [
+        plan.model_copy(update={"config": {**plan.config, "hardware": "tpu", "steps": 6}})
+        for plan in (plan_of(arm, text=text) for arm, text in zip(("baseline", "candidate"), texts, strict=True))
+    ]
+    found = compare_functions((plans[0], plans[1]), ("baseline", "candidate"), tmp_path / "function")
+    assert (found.answer, found.gap > 1e-12) == (answer, answer == "another")

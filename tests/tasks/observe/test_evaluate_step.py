@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import pallas as pl
 
 from tasks.extensions.explain.equal_values import name_values
 from tasks.observe.inject.maxview_observe.evaluate_step import Evaluation
@@ -30,6 +31,13 @@ def draw(*shape: int) -> np.ndarray:
 
 def loop(x: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, 3, lambda _, y: jnp.sin(y) + x, x)
+
+
+def branch_in_a_loop(x: jax.Array) -> jax.Array:
+    def body(n: int, y: jax.Array) -> jax.Array:
+        return jax.lax.cond(n % 2 == 0, lambda y: jnp.cos(y), lambda y: y * 0.125 + x, y)
+
+    return jax.lax.while_loop(lambda both: both[0] < 3, lambda both: (both[0] + 1, body(*both)), (0, x))[1]
 
 
 def search(x: jax.Array) -> jax.Array:
@@ -70,6 +78,19 @@ def convolve(x: jax.Array) -> jax.Array:
     return jax.lax.conv_general_dilated(x[None, None], x[None, None, :3, :3], (1, 1), "SAME")[0, 0]
 
 
+def attend_in_blocks(x: jax.Array) -> jax.Array:
+    """A kernel over four blocks, as for a TPU: each block of queries reads all keys."""
+
+    def kernel(query: Any, keys: Any, o: Any) -> None:
+        logits = jnp.dot(query[...], keys[...].T, preferred_element_type=jnp.float32)
+        o[...] = jnp.exp(logits - logits.max(axis=1, keepdims=True)) @ keys[...] * (1.0 + pl.program_id(0))
+
+    blocks = pl.BlockSpec((2, SIDE), lambda i: (i, 0))
+    whole = pl.BlockSpec((SIDE, SIDE), lambda i: (0, 0))
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return pl.pallas_call(kernel, shape, grid=4, in_specs=[blocks, whole], out_specs=blocks)(x, x)
+
+
 def draw_in_a_loop(x: jax.Array) -> jax.Array:
     def body(n: int, y: jax.Array) -> jax.Array:
         kept = jax.random.bernoulli(jax.random.fold_in(jax.random.key(0), n), 0.5, x.shape)
@@ -78,7 +99,7 @@ def draw_in_a_loop(x: jax.Array) -> jax.Array:
     return jax.lax.while_loop(lambda both: both[0] < 3, lambda both: (both[0] + 1, body(*both)), (0, x))[1]
 
 
-FUNCTIONS = [loop, search, long_scan, choose, scatter, move, multiply, differentiate, convolve]
+FUNCTIONS = [loop, branch_in_a_loop, search, long_scan, choose, scatter, move, multiply, differentiate, convolve]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -128,6 +149,18 @@ def test_random_bits_inside_of_a_loop_become_the_floats_of_the_program() -> None
     (found,), _, notes = evaluate(draw_in_a_loop, x)
     assert (found == np.asarray(draw_in_a_loop(x))).all()  # doubled once to three times: exact in float32, too
     assert notes == []
+
+
+def test_a_kernel_is_evaluated_by_its_interpreter() -> None:
+    x = draw(SIDE, SIDE)
+    (found,), rows, notes = evaluate(attend_in_blocks, x)
+    wide = x.astype(np.float64)
+    logits = wide @ wide.T
+    numbers = np.repeat(np.arange(1.0, 5.0), 2)[:, None]  # of the blocks
+    expected = np.exp(logits - logits.max(axis=1, keepdims=True)) @ wide * numbers
+    assert np.abs(found - expected).max() <= 1e-13 * np.abs(expected).max()
+    assert notes == []
+    assert {row["at"][0].rpartition("/")[2] for row in rows[1:-1]} == {"test_evaluate_step.py"}  # the kernel's call
 
 
 def results_of(rows: list[dict[str, Any]]) -> list[Any]:

@@ -5,6 +5,7 @@ import importlib
 
 import jax
 
+from .interpret_kernels import interpret_kernels
 from .jit_hook import patch
 from .observation_files import read_settings
 from .observe_step import StepObserver
@@ -23,6 +24,7 @@ def begin(settings_file: str) -> None:
         return
     # otherwise the compilation cache may return an equal program that has the source lines of another checkout
     jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
+    interpret_kernels(settings.platform)
     if settings.automatic_gradients:
         jax.custom_vjp.__call__ = lambda self, *args, **kwargs: self.fun(*args, **kwargs)  # type: ignore[method-assign]
     if settings.tree_mode:

@@ -228,7 +228,7 @@ class Evaluation:
         found = self._params.get(id(equation))
         if found is None:
             shown = {
-                key: str(value)
+                key: str(sorted(value) if isinstance(value, frozenset) else value)
                 for key, value in sorted(self._widen(equation).items())
                 if key not in _PLACEMENT and "jaxpr" not in key and not callable(value)
             }

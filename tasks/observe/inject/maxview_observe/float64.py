@@ -50,9 +50,18 @@ def _run_on_devices(equation: Any, values: Sequence[Any]) -> list[Any]:
     params = equation.params
     jaxpr, consts = jaxprs.open_body(params["jaxpr"])
     names = params.get("newly_manual_axes", params.get("manual_axes"))  # JAX 0.11 and newer; older ones
-    options = {key: params[key] for key in ("mesh", "in_specs", "out_specs", "check_vma")}
-    run = jax.shard_map(lambda *given: tuple(interpret(jaxpr, consts, given)), axis_names=set(names), **options)
+    options = {key: params[key] for key in ("in_specs", "out_specs", "check_vma")}
+    options |= {"axis_names": set(names), "mesh": _with_devices(params["mesh"])}
+    run = jax.shard_map(lambda *given: tuple(interpret(jaxpr, consts, given)), **options)
     return list(jax.jit(run)(*values))
+
+
+def _with_devices(mesh: Any) -> Any:
+    """Return a mesh of devices with the axes of a mesh that may have none. Their order has no influence on results."""
+    if isinstance(mesh, jax.sharding.Mesh):
+        return mesh
+    devices = np.asarray(jax.devices()[: mesh.size]).reshape(mesh.axis_sizes)
+    return jax.sharding.Mesh(devices, mesh.axis_names, axis_types=mesh.axis_types)
 
 
 def narrowly(equation: Any, values: Sequence[Any]) -> list[Any]:
@@ -68,7 +77,10 @@ def widened_params(equation: Any) -> dict[str, Any]:
     """Return an equation's parameters with float64 in place of other floats, also in inner jaxprs."""
     if equation.primitive.name == jaxprs.SHARD_MAP:
         return equation.params  # type: ignore[no-any-return]
-    return {key: _widened(key, value) for key, value in equation.params.items()}
+    return {
+        key: tuple(_widened(key, one) for one in value) if key == "branches" else _widened(key, value)
+        for key, value in equation.params.items()
+    }
 
 
 def _widened(key: str, value: Any) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .interpret_kernels import PALLAS, interpreted_body
+
 # Primitives whose body takes the equation's operands and returns its results: the body is evaluated in their place.
 _INLINED = frozenset({
     "pjit", "jit", "closed_call", "core_call", "remat", "remat2", "checkpoint",
@@ -22,7 +24,7 @@ _COLLECTIVES = frozenset({
 _PRODUCTS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"})
 REMAT = frozenset({"remat", "remat2", "checkpoint"})
 LIKELY_NAME = "train_step"
-_OF_JAX = re.compile(r"/jax/_src/(?:numpy|nn|random|scipy|lax|image)\b")
+_OF_JAX = re.compile(r"/jax/_src/(?:numpy|nn|random|scipy|lax|image|pallas/hlo_interpreter)\b")
 
 
 def open_body(body: Any) -> tuple[Any, Any]:
@@ -33,8 +35,10 @@ def open_body(body: Any) -> tuple[Any, Any]:
 def inlined_body(equation: Any) -> tuple[Any, Any] | None:
     """Return the jaxpr and the constants of an equation that only calls an inner jaxpr, else None.
 
-    Also None if the inner jaxpr has more or fewer inputs than the equation.
+    Also None if the inner jaxpr has more or fewer inputs than the equation. A kernel's jaxpr is its interpreter's.
     """
+    if equation.primitive.name == PALLAS:
+        return open_body(interpreted_body(equation))
     if equation.primitive.name not in _INLINED and not _runs_on_one_device(equation):
         return None
     body = next((equation.params[key] for key in _BODIES if equation.params.get(key) is not None), None)

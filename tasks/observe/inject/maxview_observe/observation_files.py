@@ -115,6 +115,7 @@ class Settings:
     runs: bool = True  # False: the step's program returns zeros, which spares its compile
     function: str = ""  # name of the function to record in place of the step; "": the step
     tree_mode: bool = False  # Flax NNX walks modules as trees, not as graphs
+    platform: str = ""  # of the runs that a recording on processors stands for, as JAX names it
     automatic_gradients: bool = False  # differentiate functions with `jax.custom_vjp` as if they had none
 
 

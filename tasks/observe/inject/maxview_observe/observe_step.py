@@ -265,7 +265,7 @@ def surroundings() -> dict[str, Any]:
             software[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    count, platform = jax.device_count(), jax.default_backend()
+    count, platform = jax.device_count(), jax.devices()[0].platform
     return {"devices": count, "platform": platform, "software": software}
 
 
