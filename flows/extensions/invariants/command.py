@@ -17,7 +17,7 @@ def invariants(
 ) -> int:
     """Evaluate settings that must not change what is computed: each pair in float64, without training.
 
-    Exit status: 1 if a twin computes another function; 3 if none could be evaluated; else 0.
+    Exit status: 1 if a twin computes another function; 3 if one could not be evaluated, or none applies; else 0.
     """
     from tasks.extensions.invariants.describe_invariants import describe_invariants
     from tasks.extensions.invariants.make_record import make_record, request_twins

@@ -127,7 +127,7 @@ def evaluate_twins(plan: NightPlan, store: Store) -> Iterator[NightTwins]:
     seen = set()
     for cell in plan.cells:
         trainer = load_comparison(cell.comparison).trainer
-        ref, repository = plan.commits.get(cell.comparison, ""), cell.arms.repository or ""
+        ref, repository = cell.arms.branch or "", cell.arms.repository or ""
         if trainer_class(trainer).takes_command or (trainer, ref, repository) in seen:
             continue
         seen.add((trainer, ref, repository))

@@ -6,6 +6,7 @@ The settings are {"pairs": [fields of `Pair`]}. Each pair's JSON object is writt
 known. The file DONE is written last.
 """
 
+import gc
 import json
 import sys
 import time
@@ -34,6 +35,10 @@ POSITIONS = "position"
 type Arrays = Sequence[Any]
 
 
+class NotMapped(ValueError):
+    """An array of the right side cannot be made from the left side's arrays."""
+
+
 @dataclass(frozen=True)
 class Pair:
     """Two recordings, and how the right side's arrays are made from the left side's."""
@@ -59,12 +64,12 @@ class Wide:
 
     def chain(self, program: Program, first: Arrays, batches: Sequence[dict[int, Any]]) -> Iterator[list[Any]]:
         """Yield the results of each step, each from the state after the step before and its own batch."""
-        given = [to_float64(one) for one in first]
+        given = program.put([to_float64(one) for one in first])
         for batch in ({}, *batches):
             for n, value in batch.items():
-                given[n] = to_float64(value)
-            results = program(given)
-            yield results
+                (given[n],) = program.put([to_float64(value)])
+            results = program.run(given)
+            yield [np.asarray(one) for one in results]
             for n, output in self.step.fed.items():
                 given[n] = results[output]
 
@@ -73,8 +78,14 @@ class Twins:
     """Evaluates pairs. Keeps the last programs and results: most pairs of a case share a side."""
 
     def __init__(self) -> None:
+        self.sides: dict[str, Wide] = {}  # folder → step, without planted changes
         self.programs: dict[str, Program] = {}  # text → program
         self.results: dict[str, list[list[Any]]] = {}  # digest of text and arguments → the results of each step
+
+    def read(self, folder: str) -> Wide:
+        """Return the step in a folder. Raises ValueError, NoFunction."""
+        found = self.sides.pop(folder) if folder in self.sides else Wide(folder)
+        return _keep(self.sides, folder, found)
 
     def run(self, wide: Wide, first: Arrays, batches: Sequence[dict[int, Any]]) -> list[list[Any]]:
         """Return the results of each step. first: the arguments. batches: those of each step after the first."""
@@ -92,7 +103,8 @@ class Twins:
         """Return the measured differences of a pair. Raises ValueError with a sentence if it cannot be compared."""
         if pair.exact:
             return compare_arguments(RecordedStep(Path(pair.left)), RecordedStep(Path(pair.right)))
-        left, right = Wide(pair.left), Wide(pair.right, pair.planted)
+        left = self.read(pair.left)
+        right = Wide(pair.right, pair.planted) if pair.planted else self.read(pair.right)
         step, own = left.step, right.step
         inputs = join(match(step.inputs, own.inputs), step.inputs, own.inputs, pair.parameters)
         if pair.batch == "texts alone":
@@ -102,8 +114,12 @@ class Twins:
                     inputs[n] = Source((places[slot.meaning],), lambda values: values[0])
         lost = [slot for slot, source in zip(own.inputs, inputs, strict=True) if source is None and _must_match(slot)]
         if lost:
-            names = ", ".join(slot.meaning for slot in lost[:3])
-            raise ValueError(f"the left side has no counterpart of the right side's {names}: set `parameters`")
+            names = ", ".join(f"{slot.meaning} {list(slot.shape)}" for slot in lost[:3])
+            more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+            raise NotMapped(
+                f"the left side has no counterpart of the right side's {names}{more}: give the sides equal shapes, or "
+                "set `parameters`: the end of such a name, and the left side's arrays that make it"
+            )
 
         def given(number: int) -> list[Any]:
             theirs = list(step.first)
@@ -127,7 +143,8 @@ class Twins:
         used = {place for source in outputs if source for place in source.places}
         unmatched = [f"left: {slot.meaning}" for n, slot in enumerate(step.outputs) if n not in used]
         unmatched += [f"right: {slot.meaning}" for slot, one in zip(own.outputs, outputs, strict=True) if one is None]
-        return {"states": states, "unmatched": unmatched, "change": right.change}
+        digests = [digest_sizes(one[-1]) for one in (theirs, ours)]
+        return {"states": states, "unmatched": unmatched, "change": right.change, "digests": digests}
 
 
 def _keep[T](kept: dict[str, T], key: str, value: T) -> T:
@@ -215,7 +232,7 @@ def _joiner(how: dict[str, Any], shape: tuple[int, ...]) -> Callable[[Sequence[A
     def joined(values: Sequence[Any]) -> Any:
         made = make(values, axis=how["axis"])
         if made.shape != shape:
-            raise ValueError(f"`parameters` makes an array of {made.shape} where the right side has {shape}")
+            raise NotMapped(f"`parameters` makes an array of {made.shape} where the right side has {shape}")
         return made
 
     return joined
@@ -235,16 +252,30 @@ def measure(
         ours, theirs = right[n], source.take(left)
         row: dict[str, Any] = {"role": slot.role, "meaning": slot.meaning, "size": int(ours.size), "type": slot.type}
         if slot.is_float:
-            flat, other = np.asarray(theirs, np.float64).ravel(), np.asarray(ours, np.float64).ravel()
-            square = float(flat @ flat)
-            factor = float(flat @ other) / square if square > 0 else None
-            row |= {"norm": distance(theirs, 0.0), "float64": distance(ours, theirs), "factor": factor}
-            row["right"] = distance(ours, 0.0)
-            row["rest"] = None if factor is None else distance(other, factor * flat)
+            norm = distance(theirs, 0.0)
+            if norm is not None and np.array_equal(ours, theirs):
+                factor, rest = (1.0, 0.0) if norm else (None, None)
+                row |= {"norm": norm, "right": norm, "float64": 0.0, "factor": factor, "rest": rest}
+            else:
+                row |= {"norm": norm, "right": distance(ours, 0.0)}
+                row |= _fit(np.asarray(theirs, np.float64).ravel(), np.asarray(ours, np.float64).ravel())
         else:
             row |= {"norm": None, "different": int((ours.astype(np.int64) != theirs.astype(np.int64)).sum())}
         rows.append(row)
     return rows
+
+
+def _fit(left: Any, right: Any) -> dict[str, float | None]:
+    """Return the distance of two arrays, and the factor of `left` that fits `right` best, with its own distance."""
+    square = float(left @ left)
+    factor = float(left @ right) / square if square > 0 else None
+    rest = None if factor is None else distance(right, factor * left)
+    return {"float64": distance(right, left), "factor": factor, "rest": rest}
+
+
+def digest_sizes(results: Arrays) -> str:
+    """Return eight hex digits that are equal for equal functions: of the results' norms, to ten digits."""
+    return sha256("".join(f"{distance(one, 0.0) or 0.0:.9e} " for one in results).encode()).hexdigest()[:8]
 
 
 def _must_match(slot: Slot) -> bool:
@@ -254,13 +285,15 @@ def _must_match(slot: Slot) -> bool:
 def main(argv: Sequence[str]) -> int:
     """Write a JSON object per pair: {"error": sentence} if it cannot be compared."""
     jax.config.update("jax_enable_x64", True)
+    gc.freeze()  # collections leave out what was imported
     twins = Twins()
     for settings in json.loads(Path(argv[0]).read_text(encoding="utf-8"))["pairs"]:
         pair, began = Pair(**settings), time.monotonic()
         try:
             found = twins.compare(pair)
         except (ValueError, NoFunction) as error:
-            found = {"error": str(error), "no_function": isinstance(error, NoFunction)}
+            kinds = {"no_function": isinstance(error, NoFunction), "not_mapped": isinstance(error, NotMapped)}
+            found = {"error": str(error)} | kinds
         found["seconds"] = round(time.monotonic() - began, 2)
         Path(pair.result).write_text(json.dumps(found), encoding="utf-8")
     Path(argv[1]).touch()

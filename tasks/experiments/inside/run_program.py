@@ -42,10 +42,16 @@ class Program:
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         """Run the program; return its results as arrays of NumPy."""
-        given = [
-            jax.device_put(one, self.everywhere if len(self.devices) > 1 else self.devices[0]) for one in arguments
-        ]
+        return [np.asarray(one) for one in self.run(self.put(arguments))]
+
+    def put(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return the arguments on the program's devices."""
+        place = self.everywhere if len(self.devices) > 1 else self.devices[0]
+        return [jax.device_put(one, place) for one in arguments]
+
+    def run(self, given: Sequence[Any]) -> list[Any]:
+        """Run the program; return its results on its devices, where they can be arguments of the next run."""
         if len(self.devices) == 1:
-            return [np.asarray(one) for one in self.executable.execute(given)]
+            return list(self.executable.execute(given))
         made = self.executable.execute_sharded(given).disassemble_into_single_device_arrays()
-        return [np.asarray(shards[0]) for shards in made]
+        return [jax.make_array_from_single_device_arrays(shards[0].shape, self.everywhere, shards) for shards in made]

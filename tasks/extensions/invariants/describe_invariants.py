@@ -38,8 +38,9 @@ def describe_invariants(record: InvariantsRecord, *, full: bool = False) -> list
     if not full and len(silent) > MAX_SILENT:
         lines.append(f"– … {len(silent) - MAX_SILENT} more: --full")
     unfit = [*record.having("not applicable")]
-    if full:
-        lines += [f"  {name_result(one, several)}: not applicable: {one.sentence}" for one in unfit]
+    if full or len(unfit) == len(record.results):
+        shown = unfit if full else unfit[:MAX_BROKEN]
+        lines += [f"  {name_result(one, several)}: not applicable: {one.sentence}" for one in shown]
     elif unfit:
         titles = dict.fromkeys(one.title for one in unfit)
         everywhere = [title for title in titles if not any(one.title == title for one in record.having(

@@ -23,11 +23,14 @@ type Row = Mapping[str, Any]
 def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult:
     """Return the answer for a twin in a case from the JSON object that the evaluation wrote."""
     if "error" in measured:
-        return answer(twin, case, "not evaluated", measured["error"], seconds=measured.get("seconds", 0.0))
+        place = f"{twin.mapped_at}: " if measured.get("not_mapped") and twin.mapped_at else ""
+        excused, seconds = measured.get("no_function", False), measured.get("seconds", 0.0)
+        return answer(twin, case, "not evaluated", place + measured["error"], is_excused=excused, seconds=seconds)
     states = [(one["state"], one["results"]) for one in measured["states"]]
     if measured.get("exact"):
         return _judge_exact(twin, case, measured)
     facts: dict[str, Any] = {"seconds": measured.get("seconds", 0.0), "change": measured.get("change", "")}
+    facts["digests"] = tuple(measured.get("digests", ()))
     if infinite := next((rows for _, rows in states if any(map(_is_broken, rows))), None):
         broken = next(row for row in infinite if _is_broken(row))
         sentence = f"{name_result(broken['role'], broken['meaning'])} is NaN or infinite in float64"
@@ -76,11 +79,14 @@ def _kind_of(row: Row) -> str:
 
 def answer(twin: Twin, case: str, word: TwinAnswer, sentence: str, **facts: Any) -> TwinResult:
     """Return a result."""
-    setting = twin.both | twin.right if isinstance(twin.right, dict) else {}
-    right = tuple(f"{key}={show_value(value)}" for key, value in setting.items())
-    return TwinResult(
-        twin=twin.name, title=twin.title, why=twin.why, case=case, answer=word, sentence=sentence, right=right, **facts
+    left, right = (
+        tuple(f"{key}={show_value(value)}" for key, value in (twin.both | side).items()) if is_all else None
+        for side, is_all in zip(twin.sides, (not twin.command, not (twin.command or twin.is_about_more)), strict=True)
     )
+    return TwinResult(
+        twin=twin.name, title=twin.title, why=twin.why, case=case, answer=word, sentence=sentence,
+        settings=(left, right), **facts,
+    )  # fmt: skip
 
 
 def _is_broken(row: Row) -> bool:

@@ -84,6 +84,7 @@ class Break(NamedTuple):
 
     first: str  # the first version at which it was broken without holding again since
     held: str | None  # the commit at which it held before
+    digests: tuple[str, ...]  # of both sides there
 
 
 def find_breaks(record: InvariantsRecord, past: list[InvariantsRecord]) -> dict[str, Break]:
@@ -95,18 +96,22 @@ def _find_breaks(record: InvariantsRecord, past: list[InvariantsRecord]) -> Iter
     for one in record.having("another"):
         first = record.version
         for before in reversed([old for old in past if old.created <= record.created]):
-            answers = [old.answer for old in before.results if (old.twin, old.case) == (one.twin, one.case)]
-            if "same" in answers:
-                yield f"{one.twin} {one.case}", Break(first, before.commit)
+            same = (old for old in before.results if (old.twin, old.case) == (one.twin, one.case))
+            if (old := next(same, None)) is None:
+                continue
+            if old.answer == "same":
+                yield f"{one.twin} {one.case}", Break(first, before.commit, old.digests)
                 break
-            if "another" in answers:
+            if old.answer == "another":
                 first = before.version
 
 
 def bisect_words(record: InvariantsRecord, breaks: dict[str, Break]) -> str:
-    """Return the command that finds the commit at which a twin broke; "" if no earlier commit is known."""
-    known = ((key.split(), one.held) for key, one in breaks.items() if one.held not in (None, record.commit))
-    (twin, case), held = next(known, (("", ""), None))
+    """Return the command that finds the commit at which a twin broke; "" if there is none.
+
+    It compares the step of the side that computes other results than before, with its settings.
+    """
+    held, case, settings = next(_find_changed(record, breaks), (None, "", ()))
     if held is None:
         return ""
     comparisons = (name for name in list_names("comparisons") if name.endswith(COMPARES_COMMITS))
@@ -115,5 +120,16 @@ def bisect_words(record: InvariantsRecord, breaks: dict[str, Break]) -> str:
         return ""
     words = ["maxview", "bisect", comparison, "--metric", "function", "--case", case, "--good", held[:12]]
     words += ["--bad", record.commit[:12]] if record.commit else []
-    result = next(one for one in record.results if (one.twin, one.case) == (twin, case))
-    return shlex.join([*words, *(word for setting in result.right for word in ("--set", setting))])
+    return shlex.join([*words, *(word for setting in settings for word in ("--set", setting))])
+
+
+def _find_changed(record: InvariantsRecord, breaks: dict[str, Break]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield for each broken twin the commit at which it held, its case, and the settings of the side that changed."""
+    for one in record.having("another"):
+        broke = breaks.get(f"{one.twin} {one.case}")
+        if broke is None or broke.held is None or broke.held == record.commit:
+            continue
+        changed = [now != old for now, old in zip(one.digests, broke.digests, strict=False)]
+        side = 0 if changed == [True, False] else 1
+        if (settings := one.settings[side]) is not None:
+            yield broke.held, one.case, settings

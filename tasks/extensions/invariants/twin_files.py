@@ -50,6 +50,7 @@ class Twin(Frozen):
 
     name: str
     origin: str  # file:1
+    mapped_at: str = ""  # file:line of `parameters`, or of `right`
     title: Annotated[str, Field(min_length=1)]
     why: Annotated[str, Field(min_length=1)]
     trainers: tuple[TrainerName, ...] = ("maxview", "maxtext")
@@ -98,8 +99,8 @@ class Twin(Frozen):
         if any(isinstance(side, tuple) != bool(self.command) for side in self.sides if side):
             raise ValueError("left and right are key: value, or lists of words if there is a command")
         limit = load_target(SEVERAL_DEVICES).devices
-        for side in (*self.sides, self.both):
-            needed = count_devices(side) if isinstance(side, dict) else self.devices
+        for side in self.sides:
+            needed = self.devices if self.command else count_devices(self.both | side)
             if needed > limit or limit % needed:
                 raise ValueError(f"needs {needed} devices, and {limit} can be simulated: choose a divisor of {limit}")
         return self
@@ -152,13 +153,15 @@ def load_twins(names: Sequence[str] = (), *, root: Path = CONFIG_ROOT) -> tuple[
 def read_twin(path: Path) -> Twin:
     """Return the twin in a file. Raises ConfigError with every problem of the file."""
     data = read_yaml(path)
-    fields = tuple(name for name in Twin.model_fields if name not in ("name", "origin"))
+    fields = tuple(name for name in Twin.model_fields if name not in ("name", "origin", "mapped_at"))
     problems = [
         f"{origin_of(data, path, (key,))}: unknown key '{key}'{suggest(str(key), fields)}"
         for key in data
         if key not in fields
     ]
+    last = next((key for key in ("parameters", "right", "left") if key in data), None)
     facts = {"name": path.stem, "origin": f"{display_path(path)}:1"}
+    facts["mapped_at"] = origin_of(data, path, (last,)) if last else ""
     try:
         twin = Twin.model_validate({key: value for key, value in to_python(data).items() if key in fields} | facts)
     except ValidationError as error:

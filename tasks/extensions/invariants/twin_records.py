@@ -38,12 +38,15 @@ class TwinResult(Frozen):
     case: str
     answer: TwinAnswer
     sentence: str  # the figure; or why it was not evaluated, or does not apply
+    is_excused: bool = False  # not evaluated because of a kernel without a float64 form, whatever the version
     gap: float | None = None  # the largest relative difference in float64
     gradients: float | None = None  # of all gradients together, at the first step
     results: int = 0  # number of compared results of a step
     gaps: tuple[TwinGap, ...] = ()  # the largest ones, at the first step that has any
     first: str = ""  # the first tensor that differs, with file and line; empty: not looked for, or not found
-    right: tuple[str, ...] = ()  # "key=value": the settings of the right side, which is taken for the changed one
+    # "key=value" of each side; None: the side is more than settings
+    settings: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
+    digests: tuple[str, ...] = ()  # of each side's results: one that changed since another version computes other ones
     change: str = ""  # planted into the right side; empty: none
     seconds: float = 0.0
 
@@ -89,12 +92,14 @@ class InvariantsRecord(Frozen):
 
     @property
     def exit_status(self) -> int:
-        """1 if a twin computes another function; else 0 if one computes the same; else 3.
+        """1 if a twin computes another function; else 3 if one could not be evaluated, or none could; else 0.
 
         A kernel without a float64 form, in one twin, says nothing against a version whose other twins agree.
         """
-        answers = {one.answer for one in self.results}
-        return 1 if "another" in answers else 0 if "same" in answers else 3
+        if any(self.having("another")):
+            return 1
+        lost = any(not one.is_excused for one in self.having("not evaluated"))
+        return 3 if lost or not any(self.having("same")) else 0
 
     @property
     def headline(self) -> str:
@@ -106,6 +111,10 @@ class InvariantsRecord(Frozen):
             verb = "computes" if len(broken) == 1 else "compute"
             return f"{len(broken)} of {counted(len(tried), 'twin')} of {name}: {verb} another function"
         same = [*self.having("same")]
+        if not tried:
+            return f"no twin applies to {name}"
+        if not same:
+            return f"{counted(len(tried), 'twin')} of {name}: not evaluated"
         if len(same) == len(tried):
             return f"{'every one of ' if len(same) > 1 else ''}{counted(len(same), 'twin')} of {name}: same function"
         return f"{len(same)} of {counted(len(tried), 'twin')} of {name}: same function, the others not evaluated"

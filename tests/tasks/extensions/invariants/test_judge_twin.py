@@ -8,7 +8,8 @@ from tasks.extensions.invariants.page import bisect_words, find_breaks
 from tasks.extensions.invariants.twin_files import Twin
 from tasks.extensions.invariants.twin_records import InvariantsRecord, TwinResult
 
-TWIN = Twin(name="scan", origin="x:1", title="scan = unrolled", why="one loop", right={"scan_layers": False})
+TWIN = Twin(name="scan", origin="x:1", title="scan = unrolled", why="one loop", left={"scan_layers": True},
+            right={"scan_layers": False})  # fmt: skip
 
 
 def row(role: str, meaning: str, *, norm: float = 1.0, factor: float = 1.0, noise: float = 0.0) -> dict[str, Any]:
@@ -84,23 +85,42 @@ def test_the_answer_fits_in_twenty_lines_and_gives_the_status() -> None:
     many = [one.model_copy(update={"case": f"{n:02d}"}) for n in range(40) for one in (same, another, silent)]
     assert len(describe_invariants(record(*many))) <= 19  # and a line with the page
     assert len(describe_invariants(record(*many), full=True)) >= 120
-    statuses = [record(*given).exit_status for given in ((same,), (same, silent), (same, another), ())]
-    assert statuses == [0, 0, 1, 3]
-    assert record(silent).exit_status == 3
+
+
+def test_a_twin_that_was_not_evaluated_makes_the_answer_unknown_unless_its_kernel_has_no_float64_form() -> None:
+    same, another = judge(), judge(row("optimizer", "mu.w", factor=2.0))
+    died = judge_twin(TWIN, "01_base", {"error": "the process ended with exit code 1"})
+    kernel = judge_twin(TWIN, "01_base", {"error": "the kernel has no float64 form", "no_function": True})
+    given = ((same,), (same, kernel), (same, died), (same, another, died), (kernel,), (died, died), ())
+    assert [record(*one).exit_status for one in given] == [0, 0, 3, 1, 3, 3, 3]
+    assert "same" not in record(died).headline
+    assert (
+        "same"
+        not in record(judge_twin(TWIN, "a", {"error": "x"}).model_copy(update={"answer": "not applicable"})).headline
+    )
+
+
+def test_arrays_that_cannot_be_mapped_are_named_with_the_twins_file_and_line() -> None:
+    twin = TWIN.model_copy(update={"mapped_at": "mine.yml:4"})
+    found = judge_twin(twin, "01_base", {"error": "no counterpart of wi", "not_mapped": True})
+    assert (found.answer, found.sentence) == ("not evaluated", "mine.yml:4: no counterpart of wi")
 
 
 def test_a_twin_that_broke_is_bisected_from_the_commit_at_which_it_held() -> None:
-    held = record(judge()).model_copy(update={"commit": "a" * 40})
-    unknown = record(judge(row("optimizer", "mu.w", factor=2.0))).model_copy(
+    held = record(judge(digests=["1", "2"])).model_copy(update={"commit": "a" * 40})
+    unknown = record(judge(row("optimizer", "mu.w", factor=2.0), digests=["1", "4"])).model_copy(
         update={"commit": "b" * 40, "created": "2026-11-26T00:00:00+00:00", "version": "main b"}
     )
     broken = unknown.model_copy(
         update={"commit": "c" * 40, "created": "2026-11-27T00:00:00+00:00", "version": "main c"}
     )
     breaks = find_breaks(broken, [held, unknown])
-    assert breaks == {"scan 01_base": ("main b", "a" * 40)}
-    assert bisect_words(broken, breaks) == (
-        "maxview bisect main-vs-branch --metric function --case 01_base --good aaaaaaaaaaaa --bad cccccccccccc "
-        "--set scan_layers=false"
-    )
+    assert breaks == {"scan 01_base": ("main b", "a" * 40, ("1", "2"))}
+    words = "maxview bisect main-vs-branch --metric function --case 01_base --good aaaaaaaaaaaa --bad cccccccccccc"
+    assert bisect_words(broken, breaks) == f"{words} --set scan_layers=false"
     assert not bisect_words(broken, find_breaks(broken, [unknown]))
+    (result,) = broken.results
+    left = broken.model_copy(update={"results": (result.model_copy(update={"digests": ("3", "2")}),)})
+    assert bisect_words(left, breaks) == f"{words} --set scan_layers=true"  # this side's results are other ones now
+    resumed = broken.model_copy(update={"results": (result.model_copy(update={"settings": ((), None)}),)})
+    assert not bisect_words(resumed, breaks)  # no setting of a step repeats it

@@ -28,6 +28,7 @@ def test_own_twins_are_valid_and_say_why() -> None:
         ("right:\n  steps: many\n", 4, "steps: "),
         ("right: {ici_fsdp_parallelism: 16}\n", 3, "needs 16 devices, and 8 can be simulated"),
         ("right: {ici_fsdp_parallelism: 3}\n", 3, "needs 3 devices"),
+        ("right: {ici_fsdp_parallelism: 4}\nboth: {ici_tensor_parallelism: 4}\n", 3, "needs 16 devices"),
         ("rigth: {scan_layers: true}\nright: {remat_policy: none}\n", 3, "did you mean 'right'"),
         ("right: {remat_policy: none}\nparameters: {qkv: {axis: 1}}\n", 4, "stack and concatenate"),
         ("right: {run_name: x}\n", 3, "leave it out"),
