@@ -144,7 +144,8 @@ class Twins:
         unmatched = [f"left: {slot.meaning}" for n, slot in enumerate(step.outputs) if n not in used]
         unmatched += [f"right: {slot.meaning}" for slot, one in zip(own.outputs, outputs, strict=True) if one is None]
         digests = [digest_sizes(one[-1]) for one in (theirs, ours)]
-        return {"states": states, "unmatched": unmatched, "change": right.change, "digests": digests}
+        facts = {"change": right.change, "digests": digests, "one_program": left.text == right.text}
+        return {"states": states, "unmatched": unmatched} | facts
 
 
 def _keep[T](kept: dict[str, T], key: str, value: T) -> T:

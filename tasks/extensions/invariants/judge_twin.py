@@ -52,7 +52,10 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
     facts["gradients"] = _of_gradients(states[0][1])
     if not beyond and changed is None:
         equal = f"equal to {worst:.1g}" if worst else "equal in every bit"
-        return answer(twin, case, "same", f"{results} results of {counted(len(states), 'step')} are {equal}", **facts)
+        text = f"{results} results of {counted(len(states), 'step')} are {equal}"
+        if measured.get("one_program"):
+            text += ": both sides are one program"
+        return answer(twin, case, "same", text, **facts)
     first = beyond[0].state if beyond else states[0][0]
     shown = sorted((gap for gap in beyond if gap.state == first), key=lambda gap: -gap.float64)
     facts["gaps"] = tuple(shown[:MAX_GAPS])

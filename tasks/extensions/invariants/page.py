@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from tasks.store import Store, check_name, write_atomically
 
 HERE = Path(__file__).parent  # with the page's template
 COMPARES_COMMITS = "main-vs-branch"  # ends the names of comparisons of two commits
+MAX_CASES = 4  # in a line
 FOLDER, RECORD = "invariants", "invariants.json"
 WORDS = {"same": "same", "another": "regressed", "not evaluated": "unknown", "not applicable": ""}
 
@@ -34,7 +35,6 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
     write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))
     rows = [[one for one in record.results if one.twin == twin] for twin in record.twins]
     twins = [(own[0], {one.case: one for one in own}, _largest(own)) for own in rows if not _is_unfit(own)]
-    unfit = {own[0].title: own[0].sentence for own in rows if _is_unfit(own)}
     html = (
         make_environment(HERE, show_cell=show_cell, show_share=show_share, words=WORDS, marks=MARKS)
         .get_template("invariants.html.j2")
@@ -42,7 +42,7 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
             record=record,
             sign={0: "✓", 1: "✗", 3: "–"}[record.exit_status],
             twins=twins,
-            unfit=unfit,
+            unfit=[*_group_unfit(rows)],
             **load_assets("site.js", styles=("page.css", "bisect.css")),
             home=link_home(store, depth=3),
         )
@@ -59,8 +59,20 @@ def place_record(record: InvariantsRecord, store: Store) -> Path:
     return store.path.joinpath(FOLDER, check_name(record.trainer, "trainer"), check_name(place, "id"))
 
 
-def _is_unfit(results: list[TwinResult]) -> bool:
+def _is_unfit(results: Sequence[TwinResult]) -> bool:
     return all(one.answer == "not applicable" for one in results)
+
+
+def _group_unfit(rows: Sequence[Sequence[TwinResult]]) -> Iterator[tuple[str, str, str]]:
+    """Yield title, reason and cases of twins that do not apply; no cases: they apply in none."""
+    for own in rows:
+        reasons: dict[str, list[str]] = {}
+        for one in own:
+            if one.answer == "not applicable":
+                reasons.setdefault(one.sentence, []).append(one.case)
+        for why, cases in reasons.items():
+            names = ", ".join(cases) if len(cases) <= MAX_CASES else f"{len(cases)} cases"
+            yield own[0].title, why, names if len(cases) < len(own) else ""
 
 
 def _largest(results: list[TwinResult]) -> str:

@@ -31,6 +31,8 @@ def test_rounding_of_float64_is_the_same_function() -> None:
     assert found.answer == "same"
     assert found.gap is not None
     assert found.gap < 1e-14
+    assert "one program" not in found.sentence
+    assert "one program" in judge(one_program=True).sentence
 
 
 def test_a_doubled_gradient_is_named_with_its_factor() -> None:
