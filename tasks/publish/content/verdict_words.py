@@ -12,7 +12,7 @@ from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.result_metrics import EVALUATION, FINAL_STATE, FUNCTION, LOSS, ROUNDING, VALUES
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
-from tasks.publish.content.amounts import name_unit, show_percent, show_sides
+from tasks.publish.content.amounts import show_percent
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff, Verdict
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
@@ -109,9 +109,8 @@ def group_rows(record: ComparisonRecord) -> dict[str, list[MetricDiff]]:
 
 
 def name_row(row: MetricDiff) -> str:
-    """Return a row's title, with its unit unless title or values contain it, as MaxView's titles do."""
-    unit = name_unit(row) if row.group == "ours" else ""
-    return f"{visible(row.title)} ({unit})" if unit else visible(row.title)
+    """Return a row's title, with its unit unless it is a row of MaxView, whose titles contain it."""
+    return visible(f"{row.title} ({row.unit})" if row.unit and row.group == "ours" else row.title)
 
 
 def name_verdict(outcome: Outcome) -> str:
@@ -164,12 +163,11 @@ def cell_text(text: str, arm: ArmSummary) -> str:
 
 
 def show_cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
-    """Return the texts of a row: name with unit, value of the baseline, value of the candidate, difference."""
-    left, right = show_sides(row)
+    """Return the texts of a row: name with unit, exact value of the baseline and of the candidate, difference."""
     return [
         name_row(row),
-        cell_text(left, record.baseline),
-        cell_text(right, record.candidate),
+        cell_text(row.baseline_text, record.baseline),
+        cell_text(row.candidate_text, record.candidate),
         difference_text(row),
     ]
 
@@ -237,7 +235,7 @@ def first_clauses(text: str) -> str:
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:
     """Return the text with `blank` in place of the spaces around …, ± and ×, and between a number and its unit."""
-    return re.sub(r" (?=[%…±×])|(?<=[…±×]) |(?<=\d) (?=(ms|s|[GM]i?B?|steps?|values?)\b)", blank, text)
+    return re.sub(r" (?=[%…±×])|(?<=[…±×]) |(?<=\d) (?=(ms|s|[GM]i?B?|billion|steps?|values?)\b)", blank, text)
 
 
 def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
