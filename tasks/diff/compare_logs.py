@@ -1,7 +1,9 @@
 """Compares logs that the user gives: copies them into the store as run records, then compares the two arms."""
 
+import glob
 import shutil
 from collections.abc import Mapping, Sequence
+from os.path import commonprefix
 
 from configs.comparison import load_comparison, load_target
 from configs.names import list_names
@@ -121,10 +123,21 @@ def compare_pair(
         arguments = LogArguments(
             baseline=tuple(run.log for run in baseline), candidate=tuple(run.log for run in candidate)
         )
-    again = ["maxview", "ingest", "--baseline", *arguments.baseline, "--candidate", *arguments.candidate]
+    again = ["maxview", "ingest", *name_logs(arguments.baseline, arguments.candidate)]
     again += options_of(case, target, tolerances, aa=aa)
     place = out_option(records[0].log.rpartition("/runs/")[0])
     return record.model_copy(update={"next_step": next_of_logs(record, again, place)})
+
+
+def name_logs(*sides: Sequence[str]) -> list[str]:
+    """Return the arguments of both sides. A side of several logs is one pattern if it matches exactly these files."""
+    words: list[str] = []
+    for option, logs in zip(("--baseline", "--candidate"), sides, strict=True):
+        begin, end = commonprefix(logs), commonprefix([log[::-1] for log in logs])[::-1]
+        pattern = f"{begin}*{end}"
+        exact = len(logs) > 1 and sorted(glob.glob(pattern)) == sorted(logs)
+        words += [option, *([pattern] if exact else logs)]
+    return words
 
 
 def instead_of(target: str | None, past: Mapping[str, Past]) -> str:

@@ -12,7 +12,7 @@ from configs.comparison import load_comparison, load_target
 from configs.load import COMMAND_LINE
 from configs.names import list_names
 from configs.trainers import trainer_class
-from tasks.diff.compare_logs import options_of
+from tasks.diff.compare_logs import name_logs, options_of
 from tasks.diff.decide import MIN_REPEATS, ONE_RUN
 from tasks.diff.next_step import make_step
 from tasks.diff.program_time_rows import longer_limit
@@ -153,7 +153,7 @@ def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candida
     if len(plans) < 2:
         if record.next_step is not None and record.next_step.kind == "logs":
             return ""
-        logs = ["--baseline", *record.baseline.logs, "--candidate", *record.candidate.logs]
+        logs = name_logs(record.baseline.logs, record.candidate.logs)
         place = out_option(record.baseline.logs[0].rpartition("/runs/")[0])
         return shlex.join(["maxview", "ingest", *logs, *options_of(record.case, record.target, aa=record.aa), *place])
     words = ["maxview", plans[0].work.command, record.comparison, "--case", record.case, "--target", plans[0].target]

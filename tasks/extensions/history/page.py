@@ -26,6 +26,7 @@ from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.site.index_files import read_results
 from tasks.publish.site.index_page import link_home, write_history
 from tasks.records import Commit
+from tasks.records.text import show_number
 from tasks.resolve.git import list_commits
 from tasks.store import Store, open_store
 
@@ -88,6 +89,7 @@ class Drawing:
         self._died = {item.page for item in read_results(store) if item.died}
         self._days = sorted({show_date(night) for item in judged for night in item.series.nights})  # columns of a chart
         # per group and case: page, day and x of each night
+        self._cells: dict[str, dict[str, Any]] = {}  # by anchor
         self.rows: list[list[tuple[str, str, float]]] = []
         self.charts: list[tuple[int, *tuple[list[float | None], ...]]] = []  # index in `rows`; values per arm and night
 
@@ -159,28 +161,32 @@ class Drawing:
         self.charts.append(
             (row, *([float(f"{line[night]:.4g}") if night in line else None for night in places] for line in shown))
         )
-        return {
+        self._cells[_anchor(series)] = cell = {
             "id": _anchor(series),
             "chart": len(self.charts) - 1,
             "nights": len(series.nights),
             "when": show_date(latest),
-            "value": "" if latest.candidate is None else f"{latest.candidate:.4g}",
+            "value": "" if latest.candidate is None else show_number(latest.candidate),
             "died": _page(series, latest) in self._died,
             "page": self._link(series, latest),
             "last": last and {"word": _word(last), "relative": last.change.relative},
             "lines": list(zip(SIDES, lines, strict=True)),
-            "axis": [(EDGE, f"{high:.4g}"), (HEIGHT - EDGE, f"{low:.4g}")],
+            "axis": [(EDGE, show_number(high)), (HEIGHT - EDGE, show_number(low))],
             "changes": [
                 (round((places[event.before.comparison_id] + places[event.after.comparison_id]) / 2, 2), _word(event))
                 for event in item.events
             ],
         }
+        return cell
 
     def _link(self, series: Series, night: Night) -> str:
         return self._pages.get(_page(series, night), "")
 
     def list_changes(self, groups: dict[Group, list[JudgedSeries]]) -> Iterator[dict[str, Any]]:
-        """Yield the changes, the latest first. Metrics of a group and case that changed on one night are one change."""
+        """Yield the changes, the latest first, after `draw_groups`.
+
+        Metrics of a group and case that changed on one night are one change.
+        """
         found: dict[tuple[Group, str, str], list[tuple[JudgedSeries, Event]]] = {}
         for group, items in groups.items():
             for item in items:
@@ -200,9 +206,9 @@ class Drawing:
                 "page": self._link(item.series, event.after),
                 "case": case,
                 "group": _name(group),
-                "id": _anchor(item.series),
+                "cell": self._cells[_anchor(item.series)],
                 "title": title,
-                "levels": f"{event.change.before:.4g} → {event.change.after:.4g}",
+                "levels": f"{show_number(event.change.before)} → {show_number(event.change.after)}",
                 "unit": item.series.unit if event.line != "ratio" else "",
                 "relative": event.change.relative,
                 "besides": besides,

@@ -29,7 +29,7 @@ def name_arms(record: ComparisonRecord) -> list[NamedArm]:
         subjects = {commit.sha[:9]: commit.subject for commit in record.commits.get(arm.name, ())}
         subject = version.subject if version is not None else subjects.get(commit, "")
         name = visible(version.name if version is not None else arm.ref)
-        named.append(NamedArm(side, name, "" if name == commit else visible(commit), visible(_cut(subject))))
+        named.append(NamedArm(side, name, "" if name == commit else visible(commit), visible(subject)))
     return named
 
 

@@ -20,6 +20,7 @@ WIDTH, HEIGHT = 1000, 120  # of the drawing, in its own units
 STRETCHES = 300  # a longer curve has the extremes of this many parts
 LEAST_POINTS = 4
 MAX_BARS, MAX_LABEL = 4, 60  # bars of operations; characters of their names
+LEAST_S = 1e-5  # smallest rest of a step that is shown
 # memory that an allocator or a compiler wanted, and that it found; a unit is as the log prints it
 MEMORY = re.compile(r"(?:allocate|Used) ([\d.]+)([KMGT])i?B?\b.*?(?:are|of) ([\d.]+)([KMGT])i?B? (free|hbm)", re.DOTALL)
 
@@ -132,7 +133,8 @@ def _draw_profile(time: TimeExplanation) -> Bars:
     for one, by in grown:
         line = one.candidate_line or one.baseline_line
         named.append((f"{one.what} {line.place}" if line else one.what, by))
-    named.append(("everything else", time.step_s[1] - time.step_s[0] - sum(by for _, by in named)))
+    rest = time.step_s[1] - time.step_s[0] - sum(by for _, by in named)
+    named += [("everything else", rest)] if abs(rest) >= LEAST_S else []
     return Bars(
         title="where the time went: candidate − baseline, per profiled step",
         bars=_scale(

@@ -23,7 +23,8 @@ if (list) {
     word.append(mark, ` ${item.outcome}`);
     verdict.replaceChildren(word);
     when.textContent = item.created.slice(0, 16).replace("T", " ");
-    because.textContent = item.headline;
+    because.textContent = because.title = item.headline;
+    row.cells[2].title = item.pair;
     return row;
   };
 

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from flows.cli.app import call_command
-from tasks.diff.compare_logs import LogArguments, archive, compare_pair, next_of_logs
+from tasks.diff.compare_logs import LogArguments, archive, compare_pair, name_logs, next_of_logs
 from tasks.ingest.given_logs import assign_sides, open_arms, read_pair
 from tasks.records import ComparisonRecord, Environment, RunRecord, Verdict
 from tasks.scrape import LogFormatError
@@ -381,6 +381,14 @@ def test_the_runs_of_one_page_are_read_again_from_their_own_logs(write: Callable
     words = shlex.split(record.next_command)
     assert "page.txt" not in words
     assert words[:5] == ["maxview", "ingest", "--baseline", records[0].log, "--candidate"]
+
+
+def test_several_logs_are_one_pattern_if_it_matches_no_other_file(write: Callable[..., Path], tmp_path: Path) -> None:
+    main = [str(write(f"main-{number}.log")) for number in (1, 2, 3)]
+    branch = [str(write(f"branch-{number}.log")) for number in (1, 2)]
+    assert name_logs(main, branch[:1]) == ["--baseline", f"{tmp_path}/logs/main-*.log", "--candidate", branch[0]]
+    assert name_logs(main[:2], branch) == ["--baseline", *main[:2], "--candidate", f"{tmp_path}/logs/branch-*.log"]
+    assert name_logs(["gs://b/1", "gs://b/2"], branch[:1])[1:3] == ["gs://b/1", "gs://b/2"]
 
 
 @pytest.mark.parametrize(("evidence", "again"), [("one run of each", ["maxview"]), ("3 runs of each", [])])
