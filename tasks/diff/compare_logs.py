@@ -3,7 +3,7 @@
 import glob
 import shutil
 from collections.abc import Mapping, Sequence
-from os.path import commonprefix
+from itertools import takewhile
 
 from configs.comparison import load_comparison, load_target
 from configs.names import list_names
@@ -133,11 +133,15 @@ def name_logs(*sides: Sequence[str]) -> list[str]:
     """Return the arguments of both sides. A side of several logs is one pattern if it matches exactly these files."""
     words: list[str] = []
     for option, logs in zip(("--baseline", "--candidate"), sides, strict=True):
-        begin, end = commonprefix(logs), commonprefix([log[::-1] for log in logs])[::-1]
-        pattern = f"{begin}*{end}"
+        pattern = f"{_find_begin(logs)}*{_find_begin([log[::-1] for log in logs])[::-1]}"
         exact = len(logs) > 1 and sorted(glob.glob(pattern)) == sorted(logs)
         words += [option, *([pattern] if exact else logs)]
     return words
+
+
+def _find_begin(texts: Sequence[str]) -> str:
+    """Return the text that all texts begin with."""
+    return "".join(letters[0] for letters in takewhile(lambda some: len({*some}) == 1, zip(*texts, strict=False)))
 
 
 def instead_of(target: str | None, past: Mapping[str, Past]) -> str:

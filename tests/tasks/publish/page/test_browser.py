@@ -651,7 +651,7 @@ def test_every_chart_of_the_history_has_the_same_days(visit: Visit, tmp_path: Pa
     history = write_history_page([judge(short), judge(long)], Store(tmp_path))
     assert history is not None
     page = visit(history.as_uri(), ready=False).page
-    firsts = [line.get_attribute("points").split(",")[0] for line in page.locator("polyline.candidate").all()]
+    firsts = [line.get_attribute("points").split(",")[0] for line in page.locator(".trends polyline.candidate").all()]
     assert [float(x) for x in firsts] == [
         pytest.approx(100 * 0.5 / 12, abs=0.01),
         pytest.approx(100 * 6.5 / 12, abs=0.01),
@@ -662,11 +662,12 @@ def test_every_chart_of_the_history_has_the_same_days(visit: Visit, tmp_path: Pa
 
 
 def test_every_chart_of_the_history_has_its_highest_and_lowest_value(visit: Visit, tmp_path: Path) -> None:
-    """The series goes from 0.1 s to 0.1101 s."""
+    """The series goes from 0.1 s to 0.1101 s; the change at the top has its curve, too."""
     history = write_history_page([judge(_series_with_a_change())], Store(tmp_path))
     assert history is not None
     page = visit(history.as_uri(), ready=False).page
-    assert page.locator(".series .scale span").all_inner_texts() == ["0.1101", "0.1"]
+    assert page.locator(".series .scale span").all_inner_texts() == ["0.110", "0.100"]
+    assert page.locator(".moved .series polyline").count() == 2
 
 
 def test_every_table_of_every_page_sorts_by_each_column(visit: Visit, site: dict[str, str]) -> None:
