@@ -17,7 +17,7 @@ from tasks.diff.floors import excuse_of, floors_of, run_one_executable
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
 from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
 from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
-from tasks.diff.program_time_rows import judge_beyond_program, leave_to_runs, program_time_row
+from tasks.diff.program_time_rows import NO_PROGRAM, judge_beyond_program, leave_to_runs, program_time_row
 from tasks.diff.rounding_band import rounding_band
 from tasks.diff.run_events import death_row
 from tasks.diff.same_code import draws_differ
@@ -114,7 +114,7 @@ def diff(
         time_row, cpu_row = say_per_token(time_row), cpu_row and say_per_token(cpu_row)
     if not excuse:
         program_row = program_row and leave_to_runs(program_row, time_row)
-        time_row = judge_beyond_program(time_row, program_row, turns.problem if turns else "")
+        time_row = judge_beyond_program(time_row, program_row, _name_obstacle(arms, turns))
         cpu_row = cpu_row and judge_beyond_program(cpu_row, program_row)
     evaluated = decide_values(evaluations, judged.model_copy(update={"proved": equal}))
     evaluated, values = (excuse_rounding(one, loss, function) for one in (evaluated, decide_values(others, judged)))
@@ -165,6 +165,13 @@ def diff(
         turns=turns,
         function=function,
     )
+
+
+def _name_obstacle(arms: Arms, turns: ProgramTimes | None) -> str:
+    """Return why the programs did not take turns, or ""."""
+    if turns is not None:
+        return turns.problem
+    return "" if any(run.plan for arm in arms for run in arm.runs) else NO_PROGRAM
 
 
 def effects_of(rules: VerdictRules, function: FunctionComparison | None) -> Effects:

@@ -10,6 +10,7 @@ from tasks.records import Decision, Measured, MetricDiff, ProgramTimes, TimeRati
 from tasks.records.text import counted, show_interval
 
 EVIDENCE = "programs in turns"
+NO_PROGRAM = "a log contains no program"
 # for rules that were stored before programs took turns
 STATED = Tolerance(
     relative=0.015,
@@ -114,7 +115,7 @@ def judge_beyond_program(row: MetricDiff, program: MetricDiff | None, problem: s
     not measured.
     """
     if program is None or program.verdict in ("unknown", NOT_JUDGED):
-        if problem and row.verdict != NOT_JUDGED:
+        if problem and (row.verdict == "unknown" if problem == NO_PROGRAM else row.verdict != NOT_JUDGED):
             return row.model_copy(update={"reason": f"{row.reason}; the programs did not take turns: {problem}"})
         return row
     said = say_program(program)

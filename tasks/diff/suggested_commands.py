@@ -114,7 +114,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
 def _longer_turns(record: ComparisonRecord) -> list[str]:
     """Return the option for longer turns of the programs if their time is undecided and no other result is; else []."""
     unknown = {row.metric for row in record.rows if row.verdict == "unknown"}
-    if record.turns is None or PROGRAM_TIME.name not in unknown or unknown - TIMES:
+    if record.turns is None or record.turns.problem or PROGRAM_TIME.name not in unknown or unknown - TIMES:
         return []
     return ["--interleave", longer_limit(record.turns)]
 

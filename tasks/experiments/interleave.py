@@ -12,6 +12,7 @@ from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.program_time_rows import STATED, tolerance_of_program
+from tasks.experiments.inside.turn_note import read_note, remove_note
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.launch.local.process_group import build_environment
@@ -122,6 +123,7 @@ def run_turns(
     if known and "error" not in known and read_document(path, load_json) == settings:
         return read_result(known, limits, processes=1 + apart)
     result.unlink(missing_ok=True)
+    remove_note(result)
     path.write_text(dump_json(settings), encoding="utf-8")
     python, environment = (sys.executable, environments[0]) if apart else (pythons[0], environments[0])
     problem = run_inside(
@@ -129,7 +131,7 @@ def run_turns(
         output=folder / OUTPUT, patience_s=limits.limit_s + COMPILE_S, say=say,
     )  # fmt: skip
     if problem:
-        return ProgramTimes(problem=problem)
+        return ProgramTimes(problem=f"{problem}{read_note(result)}")
     return read_result(json.loads(result.read_text(encoding="utf-8")), limits, processes=1 + apart)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from tasks.experiments.inside.process_end import describe_end
+
 START = Path(__file__).parent / "inside" / "start.py"
 PROGRESS = "progress: "  # begins a line for people; the module prints it to standard error
 PAUSE_S = 0.25
@@ -54,6 +56,4 @@ def run_inside(
         return ""
     lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = lines[-1].removeprefix(PROGRESS)[:200] if lines else "it printed nothing"
-    ended = "left no result" if not code else f"ended with exit code {code}"
-    killed = f"was killed by signal {-code}, as when memory runs out"
-    return f"{name} {killed if code < 0 else ended} ({last})"
+    return f"{name} {describe_end(code) if code else 'left no result'} ({last})"

@@ -16,6 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tasks.experiments.inside.process_end import describe_end
+from tasks.experiments.inside.turn_note import read_note
+
 MARK = "maxview: turns: "
 PLACE = "@FOLDER@"  # in a specification: the folder for recordings
 SIDES = ("baseline", "candidate")
@@ -63,8 +66,7 @@ def run(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     argv = [python, "-W", "ignore", str(START), "take_turns", str(settings), str(result)]
     code = subprocess.run(argv, env=environments[0], stdin=subprocess.DEVNULL, check=False).returncode
     if code:
-        why = f"was killed by signal {-code}, as when memory runs out" if code < 0 else f"ended with exit code {code}"
-        return {"error": why, "arm": "the process with both programs"}
+        return {"error": f"{describe_end(code)}{read_note(result)}", "arm": "the process with both programs"}
     found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
     return {**found, "processes": 1 + given["apart"]}
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tasks.experiments.inside.process_end import describe_end
 from tasks.experiments.inside.timed_program import OutOfMemory, TimedProgram, Turn
 
 START = Path(__file__).parent / "start.py"
@@ -61,7 +62,7 @@ class RemoteProgram:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise ValueError(f"its process ended with exit code {self.process.wait()}")
+            raise ValueError(f"its process {describe_end(self.process.wait())}")
         found = json.loads(line)
         if "error" in found:
             raise (OutOfMemory if found["memory"] else ValueError)(found["error"])

@@ -22,6 +22,7 @@ from typing import Any
 from tasks.experiments.inside.paired_times import Interval, Rule, interval_at, is_decided, looks, ratio_of
 from tasks.experiments.inside.remote_program import RemoteProgram
 from tasks.experiments.inside.timed_program import OutOfMemory, TimedArm, TimedProgram, Turn
+from tasks.experiments.inside.turn_note import TurnNote
 
 TURN_S = 0.02  # least seconds of a turn: shorter steps take several per turn
 MAX_STEPS = 64  # of a turn
@@ -76,8 +77,15 @@ class Broken(Exception):
 class Duet:
     """Two programs that take turns."""
 
-    def __init__(self, arms: Sequence[TimedArm], *, chance: random.Random | None = None):
-        self.arms, self.random = arms, chance or random.Random()
+    def __init__(
+        self,
+        arms: Sequence[TimedArm],
+        *,
+        chance: random.Random | None = None,
+        note: Callable[[int, int], object] = lambda arm, rounds: None,
+    ):
+        """note: called with an arm and the number of rounds done, before the arm's program is loaded or run."""
+        self.arms, self.random, self.note = arms, chance or random.Random(), note
         self.alone = False
         self.rounds = 0
         self.turned_s = 0.0  # that all turns took, with their waits for a processor
@@ -95,7 +103,6 @@ class Duet:
             turns = self._alone(rounds, steps)
         for side, done in zip(turns, self.done, strict=True):
             done.extend(one.wall_s for one in side)
-        self.rounds += rounds
         sides = [([one.wall_s for one in side], [one.cpu_s for one in side]) for side in turns]
         return ratio_of(sides[0][0], sides[1][0]), ratio_of(sides[0][1], sides[1][1])
 
@@ -109,6 +116,7 @@ class Duet:
         for _ in range(rounds):
             for arm in self._order():
                 turns[arm].append(self._turn(arm, steps))
+            self.rounds += 1
         self._unload()
         return turns
 
@@ -117,10 +125,11 @@ class Duet:
         for arm in self._order():
             try:
                 self._attempt(arm, self.arms[arm].load)
+                turns[arm].extend(self._turn(arm, steps) for _ in range(rounds))
             except OutOfMemory as error:
                 raise Broken(arm, f"its program alone does not fit into memory: {error}") from error
-            turns[arm].extend(self._turn(arm, steps) for _ in range(rounds))
             self.arms[arm].unload()
+        self.rounds += rounds
         return turns
 
     def _turn(self, arm: int, steps: int) -> Turn:
@@ -130,6 +139,7 @@ class Duet:
         return found
 
     def _attempt[T](self, arm: int, what: Callable[[], T]) -> T:
+        self.note(arm, self.rounds)
         try:
             return what()
         except ValueError as error:
@@ -203,18 +213,22 @@ def _open(settings: Settings, arm: int, folder: Path) -> TimedArm:
     return RemoteProgram(folder, *settings.pythons[arm])
 
 
-def run(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
+def run(
+    settings: Settings, say: Callable[[str], None], note: Callable[[str, int], object] = lambda name, rounds: None
+) -> dict[str, Any]:
     """Return the result as JSON; see the module."""
     arms: list[TimedArm] = []
     for arm, folder in enumerate((settings.baseline, settings.candidate)):
         say(f"compiling the step of {settings.names[arm]}")
+        note(settings.names[arm], 0)
         try:
             arms.append(_open(settings, arm, Path(folder)))
         except (ValueError, OutOfMemory) as error:
             return {"error": str(error), "arm": settings.names[arm]}
     try:
         rule = Rule(settings.chance, settings.tolerance, settings.least)
-        return asdict(measure(Duet(arms), rule, settings.limit_s, say))
+        duet = Duet(arms, note=lambda arm, rounds: note(settings.names[arm], rounds))
+        return asdict(measure(duet, rule, settings.limit_s, say))
     except Broken as error:
         return {"error": str(error), "arm": settings.names[error.arm]}
 
@@ -222,7 +236,8 @@ def run(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
 def main(argv: Sequence[str]) -> int:
     """Write the result of the settings' file."""
     given = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
-    found = run(Settings(**given), lambda text: print(f"progress: {text}", file=sys.stderr, flush=True))
+    note = TurnNote(Path(argv[1])).write
+    found = run(Settings(**given), lambda text: print(f"progress: {text}", file=sys.stderr, flush=True), note)
     Path(argv[1]).write_text(json.dumps(found), encoding="utf-8")
     return 0
 

@@ -45,7 +45,10 @@ class TimedArm(Protocol):
         ...
 
     def turn(self, steps: int) -> Turn:
-        """Run some steps, each from the state after the step before, and return their mean times."""
+        """Run some steps, each from the state after the step before, and return their mean times.
+
+        Raises ValueError if a step fails, and OutOfMemory.
+        """
         ...
 
     def unload(self) -> None:
@@ -161,8 +164,9 @@ class TimedProgram:
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             if self.devices[0].platform == "cpu":
                 wall -= waited_seconds(wall, threads, read_threads())
-        except jax.errors.JaxRuntimeError as error:
-            raise ValueError(f"its step failed: {_first_line(error)}") from error
+        except (MemoryError, jax.errors.JaxRuntimeError) as error:
+            kind = OutOfMemory if _is_memory(error) else ValueError
+            raise kind(f"its step failed: {_first_line(error)}") from error
         finally:
             gc.enable()
         return Turn(wall / steps, cpu / steps)
@@ -182,9 +186,13 @@ class _no_memory_as_such:
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
         if isinstance(error, MemoryError | jax.errors.JaxRuntimeError):
-            if isinstance(error, MemoryError) or any(word in str(error) for word in _NO_MEMORY):
+            if _is_memory(error):
                 raise OutOfMemory(_first_line(error)) from error
             raise ValueError(f"its program does not compile or run here: {_first_line(error)}") from error
+
+
+def _is_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or any(word in str(error) for word in _NO_MEMORY)
 
 
 def _first_line(error: BaseException) -> str:

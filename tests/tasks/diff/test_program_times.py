@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tasks.diff.program_time_rows import NO_PROGRAM
 from tasks.records import ComparisonRecord, ProgramTimes, RunRecord, TimeRatio
 
 type MakeRun = Callable[..., RunRecord]
@@ -25,13 +26,15 @@ def turns(effect: float, half: float) -> ProgramTimes:
 def compared(make_run: MakeRun, compare: Compare) -> Callable[..., ComparisonRecord]:
     """compared(slower, turns): three runs of each, whose candidate takes `slower` × as long ± 0.1 %."""
 
-    def make(slower: float, found: ProgramTimes | None, *, noise: float = 0.001, runs: int = 3) -> ComparisonRecord:
+    def make(
+        slower: float, found: ProgramTimes | None, *, noise: float = 0.001, runs: int = 3, planned: bool = True
+    ) -> ComparisonRecord:
         rng = np.random.default_rng(5)
         sides = [
             [
                 make_run(
                     arm,
-                    plan={},
+                    plan={} if planned else None,
                     repeat=n,
                     losses=LOSSES,
                     seconds=list(by * 0.1 * np.exp(rng.normal(0, noise)) * np.ones(41)),
@@ -107,3 +110,12 @@ def test_turns_that_failed_say_why_and_runs_are_judged(
     assert not [row for row in record.rows if row.metric == PROGRAM]
     assert row_of(record, RUN).verdict == "regressed"
     assert "the programs did not take turns: nnx: out of memory" in row_of(record, RUN).reason
+
+
+@pytest.mark.parametrize(("slower", "is_said"), [(1.015, True), (2.5, False)])
+def test_an_undecided_time_of_logs_says_that_they_hold_no_program(
+    compared: Callable[..., ComparisonRecord], row_of: RowOf, slower: float, is_said: bool
+) -> None:
+    row = row_of(compared(slower, None, runs=1 if is_said else 5, planned=False), RUN)
+    assert (row.verdict == "unknown") == is_said
+    assert (NO_PROGRAM in row.reason) == is_said

@@ -207,3 +207,5 @@ def test_undecided_turns_are_continued_before_anything_is_trained(record_002: Co
     assert command.endswith("--interleave 5m")
     other = next_after(record_002, tmp_path, **undecided_turns(record_002, "loss"))
     assert "--until-decided" in other
+    crashed = undecided_turns(record_002) | {"turns": ProgramTimes(problem="its process was killed")}
+    assert "--interleave" not in next_after(record_002, tmp_path, **crashed)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments
+from tasks.publish.content.brief import make_brief
 from tasks.records import ComparisonRecord, Observation, ProgramExplanation, ProgramTimes, RunPlan, TimeRatio
 
 RATIO = TimeRatio(effect=0.001, low=-0.004, high=0.006)
@@ -51,3 +52,9 @@ def test_memory_of_the_turns_is_a_row() -> None:
     assert (rows["program_memory_gb"].baseline, rows["program_memory_gb"].candidate) == (1.0, 1.5)
     assert rows["program_memory_gb"].verdict == "regressed"
     assert "nothing was trained" in record.headline
+
+
+def test_turns_that_failed_name_their_problem_in_the_brief() -> None:
+    differs = ProgramExplanation(answer="differs", sentence="the programs differ at 3 places", hashes=("a", "b"))
+    record = compare("0.12.0", program=differs, turns=ProgramTimes(problem="nnx: its step failed after 6 rounds"))
+    assert make_brief(record).why == "nnx: its step failed after 6 rounds"

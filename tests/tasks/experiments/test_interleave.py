@@ -13,6 +13,7 @@ from tasks.experiments.interleave import TurnLimits, find_python, interleave, li
 from tasks.experiments.recordings import IDENTITY
 from tasks.records import Observation, RunPlan
 
+ROOT = Path(__file__).parents[3]
 LIMITS = TurnLimits(chance=0.005, tolerance=0.015, least=0.005, limit_s=1.0)
 
 
@@ -68,10 +69,15 @@ def test_an_incomplete_recording_names_its_arm(recorded: Callable[..., Path]) ->
 def test_a_killed_process_is_one_sentence(recorded: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = recorded(baseline={}, candidate={})
     script = folder / "start.py"
-    script.write_text("import os, signal\nprint('turns 8 draws', flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    script.write_text(
+        "import os, signal, sys, pathlib\nprint('turns 8 draws', flush=True)\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\nfrom tasks.experiments.inside.turn_note import TurnNote\n"
+        "TurnNote(pathlib.Path(sys.argv[3])).write('new', 12)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
     monkeypatch.setattr(module, "START", script)
     found = interleave(PLANS, NAMES, folder, LIMITS)
-    assert "was killed by signal 9, as when memory runs out (turns 8 draws)" in found.problem
+    words = "was killed by signal 9, as when memory runs out (turns 8 draws), in new's program after 12 rounds"
+    assert found.problem.endswith(words)
 
 
 def test_a_result_is_reused_for_the_same_limits_only(

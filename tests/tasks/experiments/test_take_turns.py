@@ -44,6 +44,15 @@ class Arm:
             self.log.append(f"unload {self.name}")
 
 
+class Crashing(Arm):
+    """Its memory runs out in its third turn."""
+
+    def turn(self, steps: int) -> Turn:
+        if self.turns == 2:
+            raise OutOfMemory("its step failed: RESOURCE_EXHAUSTED")
+        return super().turn(steps)
+
+
 def duet(log: list[str], *, slower: float = 1.0, **given: int) -> Duet:
     return Duet([Arm(0.1, log, "a"), Arm(0.1 * slower, log, "b", **given)], chance=random.Random(SEED))
 
@@ -82,6 +91,21 @@ def test_a_crash_names_the_arm_and_the_rounds() -> None:
     with pytest.raises(Broken, match="it crashed after 6 rounds") as caught:
         measure(duet([], slower=1.008, fails_at=10), RULE, 60.0, lambda _: None)
     assert caught.value.arm == 1
+
+
+def test_memory_that_runs_out_in_a_turn_names_the_arm() -> None:
+    log: list[str] = []
+    with pytest.raises(Broken, match="does not fit into memory: its step failed: RESOURCE_EXHAUSTED") as caught:
+        measure(Duet([Arm(0.1, log, "a"), Crashing(0.1, log, "b")]), RULE, 60.0, lambda _: None)
+    assert caught.value.arm == 1
+
+
+def test_the_running_program_is_noted_with_the_rounds_before() -> None:
+    notes: list[tuple[int, int]] = []
+    arms = duet([]).arms
+    Duet(arms, note=lambda arm, rounds: notes.append((arm, rounds))).draw(2, 1)
+    assert [rounds for _, rounds in notes] == [0, 0, 0, 0, 1, 1]
+    assert {arm for arm, _ in notes[2:4]} == {0, 1}
 
 
 def test_a_folder_without_a_recording_is_an_error_of_its_arm(tmp_path: Path) -> None:
