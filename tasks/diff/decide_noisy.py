@@ -1,7 +1,7 @@
 """Decides the verdict on a time, which differs between equal runs, from two levels of each run of both arms.
 
-An arm is one side of a comparison of runs. A level is the time of a run's steady steps (10 % quantile)
-or typical steps. docs/verdict.md explains the rule.
+An arm is one side of a comparison of runs. A level is the time of a run's steady steps (10 % quantile) or
+typical steps. docs/step-times-of-runs.md explains the rule.
 """
 
 from math import expm1, inf, log1p

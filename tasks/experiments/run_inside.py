@@ -1,5 +1,6 @@
 """Runs a module of `inside/` in a process with JAX, and passes on the progress that it prints."""
 
+import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from tasks.experiments.inside.process_end import describe_end
 
 START = Path(__file__).parent / "inside" / "start.py"
 PROGRESS = "progress: "  # begins a line for people; the module prints it to standard error
+FRAME = re.compile(r"\s*@ +0x|\*\*\* ")  # below the sentence of a failed check in C++
 PAUSE_S = 0.25
 
 type Say = Callable[[str], None]
@@ -54,6 +56,7 @@ def run_inside(
         return f"{name} took more than {patience_s:.0f} s"
     if not code and files[1].exists():
         return ""
-    lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    printed_lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = [line.strip() for line in printed_lines if line.strip() and not FRAME.match(line)]
     last = lines[-1].removeprefix(PROGRESS)[:200] if lines else "it printed nothing"
     return f"{name} {describe_end(code) if code else 'left no result'} ({last})"

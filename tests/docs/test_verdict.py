@@ -1,4 +1,4 @@
-"""docs/verdict.md agrees with the code: its findings, its tolerances, and its examples worked out by hand."""
+"""docs/verdict.md and docs/step-times-of-runs.md agree with the code: findings, tolerances, examples by hand."""
 
 import ast
 import os
@@ -26,7 +26,7 @@ from tasks.records import ComparisonRecord
 from tasks.store import Store
 
 ROOT = Path(__file__).parents[2]
-DOC = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
+DOC = "\n".join((ROOT / "docs" / name).read_text("utf-8") for name in ("verdict.md", "step-times-of-runs.md"))
 
 SIDES = {"main": "baseline", "branch": "candidate"}  # of the first example
 
@@ -129,7 +129,7 @@ def test_the_numbers_of_the_rule_equal_the_code() -> None:
     assert chance_of(look=3) == pytest.approx(CHANCE / (3 * 4))  # 1 ÷ (n (n + 1))
 
 
-def test_the_third_example_follows_from_its_table() -> None:
+def test_the_example_of_runs_follows_from_its_table() -> None:
     section = " ".join(DOC[DOC.index("**A candidate that is 5 % slower on a GPU.**") :].split("\n\n")[-1].split())
     rows = [row[1:] for row in table_rows("steady steps, s")]
     sides = [tuple(float(text) for text in row) for row in rows[:2]]
@@ -205,7 +205,7 @@ def test_the_glossary_is_in_order_and_has_each_word_once() -> None:
     assert words == sorted(set(words), key=str.lower)
 
 
-@pytest.mark.parametrize("name", ["verdict.md", "glossary.md"])
+@pytest.mark.parametrize("name", ["verdict.md", "step-times-of-runs.md", "glossary.md"])
 def test_names_in_the_documents_exist(name: str) -> None:
     folder = ROOT / "docs"
     text = (folder / name).read_text(encoding="utf-8")

@@ -80,6 +80,17 @@ def test_a_killed_process_is_one_sentence(recorded: Callable[..., Path], monkeyp
     assert found.problem.endswith(words)
 
 
+def test_a_failed_check_of_the_compiler_is_its_sentence_without_frames(
+    recorded: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = recorded(baseline={}, candidate={})
+    said = "F1125 14:00:26 12479 env.cc:93] Check failed: ret == 0 (11 vs. 0) creation via pthread_create() failed."
+    stack = "*** Check failure stack trace: ***\n    @     0x7f30bca601b4  absl::LogMessage::Flush()\n"
+    (folder / "start.py").write_text(f"import os\nprint({said!r})\nprint({stack!r}, flush=True)\nos.abort()\n")
+    monkeypatch.setattr(module, "START", folder / "start.py")
+    assert f"was killed by signal 6 ({said})" in interleave(PLANS, NAMES, folder, LIMITS).problem
+
+
 def test_a_result_is_reused_for_the_same_limits_only(
     recorded: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
