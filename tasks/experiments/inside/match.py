@@ -62,7 +62,11 @@ def _left_over(theirs: Sequence[Slot], found: Sequence[Source | None]) -> tuple[
 def _fits(theirs: Slot, ours: Slot) -> bool:
     if theirs.shape == ours.shape:
         return True
-    return ours.role == "data" and np.prod(theirs.shape) == np.prod(ours.shape)
+    if ours.role == "data":
+        return bool(np.prod(theirs.shape) == np.prod(ours.shape))
+    short, long = sorted((theirs.shape, ours.shape), key=len)
+    # MaxText's interleaved pipeline stacks its layers by repetition and stage
+    return len(long) == len(short) + 1 > 1 and (long[0] * long[1], *long[2:]) == short
 
 
 def _reshaper(shape: tuple[int, ...]) -> Callable[[Sequence[Any]], Any]:

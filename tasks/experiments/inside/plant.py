@@ -61,8 +61,11 @@ def leave_out_reduction(module: Any) -> str:
 def shift_mask(module: Any) -> str:
     """Shift one mask by a token: a comparison of two integer tensors is strict, or no longer strict."""
     other = {"GE": "GT", "LE": "LT", "GT": "GE", "LT": "LE"}
-    # a comparison with < 0 usually belongs to an index, not to a mask
-    found = sorted(_find(module, "stablehlo.compare"), key=lambda one: "T>" in str(one.attributes[DIRECTION]))
+    # a comparison with a constant, such as < 0, usually belongs to an index or to a check, not to a mask
+    found = sorted(
+        _find(module, "stablehlo.compare"),
+        key=lambda one: (any(map(_is_constant, one.operands)), "T>" in str(one.attributes[DIRECTION])),
+    )
     for operation in found:
         direction = str(operation.attributes[DIRECTION])
         word = next((one for one in other if f" {one}>" in direction), None)
@@ -162,6 +165,16 @@ def _is_backward(operation: Any) -> bool:
 def _is_float(value: Any) -> bool:
     kind = value.type
     return isinstance(kind, ir.RankedTensorType) and isinstance(kind.element_type, ir.FloatType)
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a value is a constant, or a constant in another shape."""
+    owner = value.owner
+    if not isinstance(owner, ir.Operation | ir.OpView):
+        return False  # an argument
+    name = owner.operation.name
+    shaped = name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert")
+    return name == "stablehlo.constant" or (shaped and _is_constant(owner.operation.operands[0]))
 
 
 def _half(operation: Any) -> int | None:

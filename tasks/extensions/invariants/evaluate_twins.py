@@ -96,7 +96,7 @@ def _evaluate_group(
 
 
 def _why_silent(observation: Observation, sides: Sequence[Side]) -> str:
-    why = observation.notes[-1] if observation.notes else "no step was found"
+    why = observation.notes[0] if observation.notes else "no step was found"
     return f"the step of the {observation.arm or sides[0].plan.arm} side was not recorded: {why}"
 
 

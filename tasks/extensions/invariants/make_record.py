@@ -90,8 +90,13 @@ def find_first(pair: TwinPair, folder: Path) -> str:
         return ""  # both sides are one program or one setting there
     own = folder / f"{pair.plans[0].identity}-{pair.plans[1].identity}"
     explanation = explain_plans(pair.plans, ("left", "right"), own)
-    first = explanation.tensors.first if explanation.tensors else None
-    if first is None:
-        return ""
+    tensors = explanation.tensors
+    if (
+        tensors is None
+        or tensors.first is None
+        or any("rng" not in name.lower() for name in tensors.different_arguments)
+    ):
+        return ""  # from different arguments, such as a batch in another shape, all tensors differ
+    first = tensors.first
     place = f"{first.file}:{first.line}" if first.line else first.file
     return f"{place} ({first.operation}{f' after {first.after}' if first.after else ''})"

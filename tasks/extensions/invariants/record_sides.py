@@ -64,9 +64,10 @@ def record_sides(sides: Sequence[Side], folder: Path, name: str) -> dict[Path, O
         if side in wanted and observation.step is not None:
             write_atomically(side.folder / IDENTITY, side.plan.identity)
         elif observation.step is None:
-            code = read_exit_code(side.folder / BEFORE_LOG)
-            why = problem or (f"the run that is resumed ended with exit code {code}" if code else "")
-            observation = observation.model_copy(update={"notes": (*observation.notes, *([why] if why else ()))})
+            before = side.folder / BEFORE_LOG
+            code = read_exit_code(before)
+            why = problem or (f"the run that is resumed ended with exit code {code}; see {before}" if code else "")
+            observation = observation.model_copy(update={"notes": (*([why] if why else ()), *observation.notes)})
         found[side.folder] = observation
     return found
 

@@ -26,6 +26,14 @@ def test_a_batch_is_reshaped() -> None:
     np.testing.assert_array_equal(found.take([batch]), batch.reshape(4, 2))
 
 
+def test_layers_by_repetition_and_stage_are_layers_in_their_order() -> None:
+    layers = np.arange(12).reshape(6, 2)
+    (found,) = match([slot("layers.w", 6, 2)], [slot("layers.w", 3, 2, 2)])
+    assert found is not None
+    np.testing.assert_array_equal(found.take([layers])[1, 1], layers[3])
+    assert match([slot("w", 6)], [slot("w", 2, 6)]) == [None]
+
+
 def test_layers_are_stacked_along_the_axis_that_fits_all_arrays() -> None:
     """Of `w` both axes of 2 fit; the axis of `scale` decides."""
     single = [slot(f"layers_{n}.{name}", *shape) for n in (1, 0) for name, shape in (("w", (3, 2)), ("scale", (3,)))]

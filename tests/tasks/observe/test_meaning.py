@@ -9,7 +9,11 @@ from tasks.observe.inject.maxview_observe.meaning import meaning_of, meanings_of
     ("names", "meaning"),
     [
         (
-            ("state.params['params']['decoder']['w']", "state['model']['decoder']['w'].value"),
+            (
+                "state.params['params']['decoder']['w']",
+                "state['model']['decoder']['w'].value",
+                "state['model']['decoder']['pipeline_module']['w'].value",
+            ),
             ("parameter", "decoder.w"),
         ),
         (

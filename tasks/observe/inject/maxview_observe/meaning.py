@@ -3,6 +3,7 @@
 | array | Linen's `TrainState` | NNX's model and optimizer | canonical path |
 |---|---|---|---|
 | a parameter | `params.params.X`, `params.X` | `model.X`, `params.X` (and `.value` behind it) | `parameter` X |
+| … in a pipeline | `params.params.pipeline_module.X` | `model.pipeline_module.X` | `parameter` X |
 | a moment | `opt_state.0.mu.params.X` | `optimizer.opt_state.1.0.mu.X` | `optimizer` mu.X |
 | a counter | `opt_state.0.count`, `step` | `optimizer.opt_state.1.0.count`, `optimizer.step` | `counter` count, step |
 """
@@ -22,11 +23,12 @@ _WORD = re.compile(r"[A-Za-z_][\w-]*|\d+")
 # words with which a path inside a training state begins; before them is the name of the argument with the state
 _STATE = frozenset({"params", "model", "optimizer", "opt_state", "nnx_aux", *_COUNTERS})
 _VALUE = ("value", "raw_value")
+_STAGES = "pipeline_module"  # holds MaxText's layers if they are in a pipeline
 
 
 def place_of(name: str) -> Place:
     """Return the role and the canonical path of an array. name: the dotted path in a training state's tree."""
-    parts = name.split(".")
+    parts = [part for part in name.split(".") if part != _STAGES] or [name]
     if parts[-1] in _VALUE and len(parts) > 1:
         parts.pop()
     if parts[0] == "optimizer" and len(parts) > 1:

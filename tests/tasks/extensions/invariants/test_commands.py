@@ -1,14 +1,16 @@
 """Twins of a custom program: two command lines of a trainer that passes flat lists, without a name for any array."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from configs.errors import ConfigError
 from tasks.extensions.invariants.evaluate_twins import evaluate_twins
-from tasks.extensions.invariants.make_record import make_record
+from tasks.extensions.invariants.make_record import find_first, make_record
 from tasks.extensions.invariants.twin_files import read_twin
 from tasks.extensions.invariants.twin_plans import TwinPair, TwinRequest, command_of, plan_twins
+from tasks.records.observation import Root, TensorComparison
 
 PROGRAM = """
 import argparse
@@ -91,6 +93,18 @@ def test_the_next_command_names_the_file(tmp_path: Path) -> None:
     """Maxview has a twin of the same name."""
     path = write(tmp_path)
     assert command_of(REQUEST, read_twin(path), "mine") == f"maxview invariants --trainer command --twin {path}"
+
+
+@pytest.mark.parametrize(("different", "first"), [(("rest.18",), ""), (("rngs.key",), "train.py:14 (dot_general)")])
+def test_a_first_tensor_needs_equal_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, different: tuple[str, ...], first: str
+) -> None:
+    root = Root(kind="operation", file="train.py", line=14, operation="dot_general", sentence="")
+    tensors = TensorComparison(sentence="", first=root, different_arguments=different)
+    monkeypatch.setattr(
+        "tasks.extensions.invariants.make_record.explain_plans", lambda *_: SimpleNamespace(tensors=tensors)
+    )
+    assert find_first(plan(write(tmp_path)), tmp_path) == first
 
 
 @pytest.mark.long
