@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,8 @@ from tasks.records import Observation
 from tasks.resolve.plans import hash_identity
 
 LANES = 2
+# how MaxText and JAX refuse a kernel of another device
+NO_KERNEL = re.compile("Not supported on cpu|Only interpret mode is supported on CPU")
 EVALUATION = "eval_step"  # the trainers' name of the function that evaluates a batch
 PATIENCE_S, PATIENCE_OF_PAIR_S = 900.0, 60.0
 RECORDED, COMPARED = "recorded", "measured"
@@ -87,7 +90,8 @@ def _evaluate_group(
         observed = [recordings[side.folder].result()[side.folder] for side in sides]
         silent = next((one for one in observed if one.step is None), None)
         if silent is not None:
-            found.append(answer(pair.twin, pair.case, "not evaluated", _why_silent(silent, sides)))
+            why = _why_silent(silent, sides)
+            found.append(answer(pair.twin, pair.case, "not evaluated", why, is_excused=bool(NO_KERNEL.search(why))))
         else:
             wanted.append((pair, sides))
     wanted.sort(key=lambda one: str(one[1][0].folder))  # pairs with one left side follow each other

@@ -5,9 +5,15 @@ from pathlib import Path
 import pytest
 
 from tasks.experiments.inside.recorded_step import RecordedStep
-from tasks.extensions.invariants.evaluate_twins import compare_recorded, evaluate_twins, sides_of
+from tasks.extensions.invariants.evaluate_twins import NO_KERNEL, compare_recorded, evaluate_twins, sides_of
 from tasks.extensions.invariants.twin_files import load_twins
 from tasks.extensions.invariants.twin_plans import TwinRequest, plan_twins
+
+
+def test_the_kernel_of_another_device_is_no_fault_of_a_version() -> None:
+    refused = "the trainer failed before its training step: NotImplementedError: Not supported on cpu."
+    assert NO_KERNEL.search(refused)
+    assert not NO_KERNEL.search("the trainer failed before its training step: ModuleNotFoundError: tensorflow")
 
 
 @pytest.mark.long
