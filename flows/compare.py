@@ -42,7 +42,7 @@ from tasks.experiments.same_function import COST
 from tasks.experiments.stand_in import find_stand_ins
 from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.ingest.run_record import adopt_run
-from tasks.launch.job import find_checkpoint
+from tasks.launch.job import check_target, find_checkpoint
 from tasks.launch.owners import find_finished, forget
 from tasks.programs.kept_programs import have_programs
 from tasks.publish.content.page_address import PublishedPage
@@ -142,6 +142,8 @@ def compare_cases(
         return run_all(plans, store, jobs, take_over=take_over)
 
     try:
+        if not only:
+            check_target([plan for plan in plans if find_finished(store.run(plan.run_name)) is None], store)
         refused: dict[str, ComparisonRecord] = {}
         for refuse in () if only else find_functions("refuse_cases"):
             refused |= refuse(request, plans[0].target, store, jobs)

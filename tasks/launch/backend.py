@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from etils import epath
-
 from configs.schema import Frozen
 from tasks.records import DeathKind, JobCause, RunPlan
 from tasks.store import RunDirectory
@@ -30,6 +28,10 @@ class LaunchError(RuntimeError):
     """A job cannot be started, followed or ended. The message is for the user."""
 
 
+class NotSubmitted(LaunchError):
+    """The service certainly has no job: it has refused it, or its commands are not installed."""
+
+
 class Restarted(Frozen):
     """The job lost its machines, for example by a preemption, and was restarted with a new log."""
 
@@ -40,12 +42,6 @@ class Restarted(Frozen):
 
 class Backend[H](Protocol):
     """Runs jobs and finds them again. A job's handle is stored before the job begins, so that no job is lost."""
-
-    here: bool  # whether the backend's jobs use this machine's files
-
-    def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-        """Return the path of a job's checkpoint of a step."""
-        ...
 
     def launch(
         self, plan: RunPlan, directory: RunDirectory, *, extra_argv: tuple[str, ...], keep: Callable[[H], Any]
@@ -85,7 +81,8 @@ class Launcher(NamedTuple):
     """Access to a backend without importing its libraries."""
 
     load: Callable[[], Backend[Any]]  # raises LaunchError if its libraries are not installed
-    find_obstacles: Callable[[Any], Iterator[str]]  # settings → the obstacles to runs, each with its remedy
+    # settings → the obstacles to runs, each with its remedy; raises LaunchError with a further one that hides others
+    find_obstacles: Callable[[Any], Iterator[str]]
     death_kinds: Mapping[str, DeathKind]  # type of a JobCause → kind of death
     # plan, run folder → the text that `launch` would submit; raises LaunchError. None: the backend submits no text.
     manifest: Callable[[RunPlan, RunDirectory], str] | None = None

@@ -12,11 +12,12 @@ from typing import Any
 
 from etils import epath
 
-from configs.backends import BACKENDS, find_part
+from configs.backends import BACKENDS, find_part, settings_model
 from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.trainers import trainer_class
-from tasks.launch.backend import Backend, Launcher, LaunchError, Restarted
+from tasks.launch.backend import WITHOUT, Backend, Launcher, LaunchError, Restarted
+from tasks.launch.patience import retry_outages
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
 from tasks.records import RunHandle, RunPlan
@@ -61,7 +62,25 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
     except ConfigError as error:
         yield from error.problems
         return
-    yield from launcher_of(target.backend).find_obstacles(settings)
+    try:
+        yield from launcher_of(target.backend).find_obstacles(settings)
+    except LaunchError as error:
+        yield str(error)
+
+
+def check_target(plans: Sequence[RunPlan], store: Store) -> None:
+    """Raise LaunchError if new jobs of the plans cannot run on their target. Connects to the target's cluster, if any.
+
+    Called before the first compile. Finished runs, and jobs that an earlier flow has launched, are not checked.
+    """
+    new = [plan for plan in plans if store.run(plan.run_name).read_handle() is None]
+    for plan in new[:1]:
+        launcher = launcher_of(plan.backend)
+        obstacles = retry_outages(lambda: list(launcher.find_obstacles(plan.launch)))  # noqa: B023  # called at once
+        if problems := [problem for problem in obstacles if WITHOUT not in problem]:
+            raise LaunchError("; ".join(problems))
+        if launcher.manifest is not None:
+            launcher.manifest(plan, store.run(plan.run_name))
 
 
 def write_manifest(plan: RunPlan, directory: RunDirectory) -> str:
@@ -122,12 +141,13 @@ def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
 
 def is_here(plan: RunPlan) -> bool:
     """Return whether the plan's job uses this machine's files."""
-    return backend_of(plan.backend).here
+    return settings_model(plan.backend).shares_files
 
 
 def find_checkpoint(run: LaunchedRun, step: int) -> epath.Path:
     """Return the path of the run's checkpoint of a step."""
-    return backend_of(run.plan.backend).find_checkpoint(run.plan, run.directory, step)
+    path = run.directory.path / str(run.plan.files.checkpoints) / str(step)
+    return epath.Path(path if is_here(run.plan) else run.directory.place.address_of(path))
 
 
 def find_source_folder(plan: RunPlan, plans: Sequence[RunPlan], store: Store) -> Path | None:

@@ -22,7 +22,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, NoReturn
 
-from tasks.launch.processes import Kept, end_kept, read_kept, start_of
+from tasks.launch.processes import start_of
+from tasks.services.kept_programs import Kept, end_kept, read_kept
 from tasks.store import write_atomically
 
 IDLE_S = 600.0  # seconds from the end of the last command to the end of the server

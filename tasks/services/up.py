@@ -17,8 +17,8 @@ from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.launch import processes
-from tasks.launch.processes import Kept
 from tasks.services import prefect_settings as environment
+from tasks.services.kept_programs import Kept, end_kept, read_kept, start_kept
 from tasks.services.server import ServerError, answers
 from tasks.store import write_atomically
 
@@ -64,7 +64,7 @@ def start_services(place: Place, say: Callable[[str], None]) -> None:
     place = place.model_copy(update=home_and_database_of(settings))
     place.state.mkdir(parents=True, exist_ok=True)
     write_atomically(place.state / PLACE_FILE, place.model_dump_json(indent=1) + "\n")
-    if processes.read_kept(SERVER, place.state, Kept) is None:
+    if read_kept(SERVER, place.state, Kept) is None:
         _check_port(place)
     words = ("server", "start", "--host", place.host, "--port", str(place.port))
     wait_for_server(place, _start(SERVER, words, place.state, settings, say))
@@ -82,11 +82,11 @@ def _start(
     name: str, words: Sequence[str], state: Path, settings: Mapping[str, str], say: Callable[[str], None]
 ) -> Kept:
     """Start `prefect WORDS…` unless it runs; return the identity of its process."""
-    if (kept := processes.read_kept(name, state, Kept)) is not None:
+    if (kept := read_kept(name, state, Kept)) is not None:
         say(f"{name}: runs already")
         return kept
     argv = [sys.executable, "-m", "prefect", *words]
-    kept = processes.start_kept(name, argv, state=state, folder=ROOT, environment=settings)
+    kept = start_kept(name, argv, state=state, folder=ROOT, environment=settings)
     say(f"{name}: started, log {kept.log}")
     return kept
 
@@ -195,7 +195,7 @@ def stop_services(state: Path, say: Callable[[str], None]) -> bool:
     Raises ConfigError if the server uses another home or database than this command.
     """
     place_file = state / PLACE_FILE
-    server = processes.read_kept(SERVER, state, Kept)
+    server = read_kept(SERVER, state, Kept)
     place = Place.model_validate_json(place_file.read_text()) if place_file.is_file() else None
     if server is not None and place is not None and place.home is not None:
         mine = home_and_database_of(environment_of(place, os.environ))
@@ -220,9 +220,9 @@ def stop_services(state: Path, say: Callable[[str], None]) -> bool:
 
 
 def _end(name: str, state: Path, patience_s: float, say: Callable[[str], None]) -> bool:
-    kept = processes.read_kept(name, state, Kept)
+    kept = read_kept(name, state, Kept)
     if kept is None:
         return False
-    by_itself = processes.end_kept(kept, state=state, patience_s=patience_s)
+    by_itself = end_kept(kept, state=state, patience_s=patience_s)
     say(f"{name}: ended" if by_itself else f"{name}: did not end within {patience_s:g} s, and was killed")
     return True

@@ -142,6 +142,14 @@ def test_resolve_shows_where_a_value_was_set(capsys: pytest.CaptureFixture[str])
     assert "max_target_length" in (root / "configs/cases/03_dropout.yml").read_text().splitlines()[3]
 
 
+def test_resolve_takes_a_comparison_for_its_first_case(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for words in (["01_base", "--comparison", "main-vs-branch"], ["main-vs-branch"]):
+        assert call_command(["resolve", *words]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+
+
 @pytest.mark.parametrize(
     ("target", "reported"),
     [("v6e-32", "flash (autoselected: on a TPU)"), ("cpu", "dot_product (autoselected: hardware is cpu)")],

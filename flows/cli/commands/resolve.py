@@ -26,16 +26,19 @@ def resolve_command(
     Parameters
     ----------
     case
-        A case, for example 03_dropout.
+        A case, for example 03_dropout, or a comparison, which stands for its first case.
     arm
         One arm of the comparison; the first arm by default.
     manifest
         Print what a launch of the arm's first run with this --out would submit instead: a JobSet, a batch script.
     """
     from configs.comparison import load_comparison, load_target
+    from configs.names import list_names
     from tasks.publish.terminal.configs import show_config
     from tasks.resolve.arm_config import resolve_config
 
+    if case in list_names("comparisons"):
+        comparison, case = case, load_comparison(case).cases[0]
     if manifest:
         from tasks.resolve.plans import Request
 

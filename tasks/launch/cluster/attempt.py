@@ -5,7 +5,6 @@ A job is a JobSet, whose pods run the trainer on the hosts of the slices.
 
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing
 from copy import copy
 from datetime import datetime
 from functools import partial
@@ -13,7 +12,7 @@ from hashlib import sha256
 from queue import Empty
 
 from tasks.launch import patience
-from tasks.launch.backend import LOST_LINE, PLACE_LINE, LaunchError
+from tasks.launch.backend import LOST_LINE, LaunchError
 from tasks.launch.cluster import poll_job
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.cluster.job_view import JobView
@@ -23,8 +22,8 @@ from tasks.launch.cluster.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
 from tasks.launch.cluster.poll_job import read_job, wait_until_gone
 from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.gathered_log import GatheredLog
-from tasks.launch.logs import read_all, read_exit_code
-from tasks.launch.patience import NotAnswering, given_up, retry_outages
+from tasks.launch.patience import NotAnswering, retry_outages
+from tasks.launch.queued_attempt import End, QueuedAttempt
 from tasks.launch.supervise import TIMED_OUT
 from tasks.records import JobCause, RunPlan
 from tasks.resolve.trainers.maxtext_metrics import TENSORBOARD
@@ -41,93 +40,74 @@ MAX_HOSTS = 8  # with more hosts, only the first and last are named
 OTHERS_LINES = "200"  # number of last lines read from the failed pod's log, if it is not the first pod
 
 
-class Attempt:
+class Attempt(QueuedAttempt):
     """One job, which a flow follows from its creation to its end."""
 
-    def __init__(
-        self, plan: RunPlan, settings: ClusterSettings, directory: RunDirectory, handle: ClusterHandle
-    ) -> None:
-        self._plan, self._settings, self._handle = plan, settings, handle
-        self._directory, self._log_path = directory, directory.log
+    def __init__(self, plan: RunPlan, directory: RunDirectory, handle: ClusterHandle) -> None:
+        super().__init__(directory)
+        assert isinstance(plan.launch, ClusterSettings)
+        self._plan, self._settings, self._handle = plan, plan.launch, handle
         self._api = connect(handle.context, handle.namespace)
         self._view = JobView(exists=True)
         self._cursor = LogCursor()
         self._pump: PodLog | None = None  # reads the log of the first pod; None: that pod has not started
         self._node: str | None = None  # node of the first pod; None: not scheduled yet
         self._hosts: tuple[str, ...] = ()  # the nodes of all pods
-        self._silent_since: float | None = None  # monotonic time of the first unanswered request; None: no outage
-        self._not_before = 0.0  # monotonic time of the next request that an overloaded API server allows
-        self._before = b""  # the log that an earlier flow has written
+        self._before = (
+            directory.log.read_bytes() if directory.log.exists() else b""
+        )  # which an earlier flow has written
         self._epoch_s = time.time() - time.monotonic()  # computed once, because the clock may be set while a job runs
 
-    def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
-        """Yield the log as it grows; return why the job was ended from outside, None if the trainer ended by itself.
+    def is_gone(self) -> bool:
+        self._view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
+        return not self._view.exists
 
-        From outside: by the platform, by a deletion, or by one of maxview's time limits. At the end, deletes the
-        JobSet unless it has ended, and downloads the run's small files.
-        """
-        view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
-        if not view.exists and read_exit_code(self._log_path) is not None:
-            yield from read_all([self._log_path])  # the log is complete, and the workload was deleted
-            fetch_own_files(self._plan, self._directory)
-            return None
-        self._before = before = self._log_path.read_bytes() if self._log_path.exists() else b""
+    def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
         try:
-            with closing(GatheredLog(self._log_path)) as log:
-                cause, exit_code = yield from self._until_end(log, poll_s)
-                others = self._lines_of_another()
-                if self._view.exists and self._view.terminal is None:
-                    self._delete()  # else the job's other pods would wait forever
-                yield from self._last_lines(log)
-                if log.empty and before:  # the pod's log is gone: keep the earlier flow's text
-                    log.keep()
-                    yield before
-                if others:
-                    log.reopen()
-                for line in others:
-                    yield from log.add(line)
-                if self._hosts:
-                    place = describe_place(self._settings.cluster, self._hosts)
-                    yield from log.note(PLACE_LINE.format(place=place))
-                yield from log.close_frame(cause, exit_code)
+            return (yield from super().follow(poll_s))
         finally:
             if self._pump is not None:
                 self._pump.close()
-        fetch_own_files(self._plan, self._directory)
-        if not self._view.exists or self._view.terminal is None:
+
+    def read_state(self) -> bool:
+        self._view = view = read_job(self._api, self._handle.job_name)
+        if view.first is not None:
+            self._node = view.first.node
+        if len(view.hosts) > len(self._hosts):  # deleted pods disappear one by one
+            self._hosts = view.hosts
+            self.place = describe_place(self._settings.cluster, self._hosts)
+        self._open_log()
+        has_log = self._pump is not None
+        return view.over or view.cause is not None or (has_log and (view.evicted is not None or not view.pods))
+
+    def read_last(self, log: GatheredLog, limit: JobCause | None) -> Generator[bytes, None, End]:
+        cause, exit_code = (limit, TIMED_OUT) if limit is not None else (self._cause(), self._view.exit_code)
+        others = self._lines_of_another()
+        if self._view.exists and self._view.terminal is None:
+            # ends the other pods, which would wait forever; the pods get their grace period to save a checkpoint
+            retry_outages(lambda: self._api.delete_jobset(self._handle.job_name))
+        yield from self._last_lines(log)
+        if log.empty and self._before:  # the pod's log is gone: keep the earlier flow's text
+            log.keep()
+            yield self._before
+        if others:
+            log.reopen()
+        for line in others:
+            yield from log.add(line)
+        return cause, exit_code
+
+    def clean_up(self) -> None:
+        """Download the run's small files, and wait until the job's pods have ended."""
+        fetch_own_files(self._plan, self.directory)
+        if self._view.terminal is None:
             wait_until_gone(self._api, [self._handle.job_name], self._handle.grace_s)
-        return cause
 
-    def _until_end(self, log: GatheredLog, poll_s: float) -> Generator[bytes, None, tuple[JobCause | None, int | None]]:
-        looked = 0.0  # monotonic time of the last look
-        settled: float | None = None  # monotonic time since which the job is over; None: it is not
-        while True:
-            yield from self._drain(log, poll_s)
-            if time.monotonic() - looked < patience.LOOK_EVERY_S:
-                continue
-            self._look()
-            looked = time.monotonic()
-            if self._passed_limit() is not None:
-                # read again, because the last view may be stale
-                self._view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
-            limit = self._passed_limit()
-            if limit is not None:
-                self._delete()  # the pods get their grace period to save a checkpoint
-                return limit, TIMED_OUT
-            if self._is_over():
-                settled = settled or time.monotonic()
-                has_exit = self._view.terminal is not None and self._view.exit_code is not None
-                blocked = not self._view.over and self._pump is None
-                if has_exit or time.monotonic() - settled > (BLOCKED_S if blocked else SETTLE_S):
-                    return self._cause(), self._view.exit_code
-            else:
-                settled = None
-            self._open_log()
-
-    def _is_over(self) -> bool:
-        view = self._view
-        vanished = self._pump is not None and not view.pods
-        return view.over or vanished or view.cause is not None or (view.evicted is not None and self._pump is not None)
+    def is_complete(self) -> bool:
+        if self.over_since is None:
+            return False
+        has_exit = self._view.terminal is not None and self._view.exit_code is not None
+        blocked = not self._view.over and self._pump is None
+        return has_exit or time.monotonic() - self.over_since > (BLOCKED_S if blocked else SETTLE_S)
 
     def _cause(self) -> JobCause | None:
         view = self._view
@@ -148,23 +128,6 @@ class Attempt:
         found = (retry_outages(partial(self._api.lost_node, node)) for node in nodes if node is not None)
         return next(filter(None, found), None)
 
-    def _look(self) -> None:
-        """Update the job's state without waiting. Raises LaunchError after too long an outage of the API server."""
-        if time.monotonic() < self._not_before:
-            return
-        try:
-            self._view = read_job(self._api, self._handle.job_name)
-            self._silent_since = None
-        except NotAnswering as error:
-            now = time.monotonic()
-            self._silent_since = self._silent_since or now
-            self._not_before = now + error.wait_s
-            if now - self._silent_since > patience.PATIENCE_S:
-                raise given_up(error) from error
-        if self._view.first is not None:
-            self._node = self._view.first.node
-        self._hosts = max(self._hosts, self._view.hosts, key=len)  # deleted pods disappear one by one
-
     def _open_log(self) -> None:
         first = self._view.first
         if self._pump is None and first is not None and first.started is not None:
@@ -175,10 +138,7 @@ class Attempt:
         first = self._view.first
         return first is not None and first.exit_code is not None
 
-    def _delete(self) -> None:
-        retry_outages(lambda: self._api.delete_jobset(self._handle.job_name))
-
-    def _drain(self, log: GatheredLog, poll_s: float) -> Iterator[bytes]:
+    def read_new(self, log: GatheredLog, poll_s: float) -> Iterator[bytes]:
         if self._pump is None:
             time.sleep(poll_s)
             return
@@ -206,9 +166,9 @@ class Attempt:
         self._open_log()
         ended, looked = self._pump is None, time.monotonic()
         while self._pump is not None and not ended and left > 0:
-            self._look()
+            self.look()
             now = time.monotonic()
-            left, looked = left - (now - looked if self._silent_since is None else 0.0), now  # an outage does not count
+            left, looked = left - (now - looked if self.silent_since is None else 0.0), now  # an outage does not count
             if self._view.first is None:
                 self._pump.close()
             try:
@@ -268,6 +228,12 @@ class Attempt:
         said = f"maxview: the pod {failed.name} failed first, with exit code {failed.exit_code}; its last lines:\n"
         lines = [line for line in text.splitlines(keepends=True) if not line.startswith(b"XPK Start:")]
         return [said.encode(), *filter(None, map(_last_words, lines))]
+
+    def find_limit(self) -> JobCause | None:
+        if self._passed_limit() is not None:
+            # read again, because the last view may be stale
+            self._view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
+        return self._passed_limit()
 
     def _passed_limit(self) -> JobCause | None:
         view = self._view

@@ -4,7 +4,7 @@ import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tasks.launch.backend import WITHOUT, LaunchError
+from tasks.launch.backend import WITHOUT
 from tasks.launch.cluster.rights import Right
 from tasks.launch.cluster.settings import ClusterSettings
 
@@ -17,7 +17,7 @@ def find_cluster_obstacles(
     needed: Sequence[Right],
     find_more: Callable[["KubeApi"], Iterator[str]] = lambda _: iter(()),
 ) -> Iterator[str]:
-    """Yield the obstacles to a run on the cluster, each with its remedy; connects to the cluster.
+    """Yield the obstacles to a run on the cluster, each with its remedy; connects to the cluster. Raises LaunchError.
 
     needed: the rights to check. find_more: the backend's own checks, which need these rights.
     """
@@ -26,15 +26,11 @@ def find_cluster_obstacles(
         return
     from tasks.launch.cluster.kube import choose_context, connect  # imported here because the package is optional
 
-    try:
-        api = connect(choose_context(settings), settings.namespace)
-        denied = [right for right in needed if not api.allows(right)]
-        if all(right.without for right in denied):
-            api.jobsets()
-            yield from find_more(api)
-    except LaunchError as error:
-        yield str(error)
-        return
+    api = connect(choose_context(settings), settings.namespace)
+    denied = [right for right in needed if not api.allows(right)]
+    if all(right.without for right in denied):
+        api.jobsets()
+        yield from find_more(api)
     for right in denied:
         place = "in the cluster" if right.cluster_wide else f"in the namespace {settings.namespace}"
         without = WITHOUT + right.without if right.without else ""

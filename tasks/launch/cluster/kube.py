@@ -13,7 +13,7 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException, kube_config, load_incluster_config, load_kube_config
 from yaml import YAMLError  # type: ignore[import-untyped]  # kubernetes depends on it
 
-from tasks.launch.backend import LaunchError
+from tasks.launch.backend import LaunchError, NotSubmitted
 from tasks.launch.cluster import rights
 from tasks.launch.cluster.job_view import find_node_loss
 from tasks.launch.cluster.rights import Right
@@ -37,7 +37,7 @@ class Refused(LaunchError):
     """The API server denies this account a right."""
 
 
-class Invalid(LaunchError):
+class Invalid(NotSubmitted):
     """The API server refuses an object, for example by a webhook or because of a quota; it will refuse it again."""
 
 

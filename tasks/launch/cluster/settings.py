@@ -1,18 +1,17 @@
 """The settings that all backends on Kubernetes share."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
-from configs.backends import ImageSettings, PlainText
+from configs.backends import PlainText
+from tasks.launch.queue_records import QueueSettings
 
 Zone = Annotated[str, Field(pattern=r"^[a-z]+-[a-z]+\d+-[a-z]$")]
 
 
-class ClusterSettings(ImageSettings):
+class ClusterSettings(QueueSettings):
     """A cluster, and the settings of the jobs that run there."""
-
-    hires_chips: ClassVar[bool] = True
 
     image: PlainText
     cluster: PlainText  # its name in GKE; elsewhere any name, for pages
@@ -21,8 +20,7 @@ class ClusterSettings(ImageSettings):
     num_slices: Annotated[int, Field(ge=1, le=256)] = 1
     namespace: PlainText = "default"
     context: PlainText | None = None  # in the kubeconfig; None: gke_PROJECT_ZONE-OR-REGION_CLUSTER, or this pod's own
-    start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # seconds that a run may wait for machines
-    attempts: Annotated[int, Field(ge=1, le=100)] = 3  # limit of starts of a run that loses its machines
+    start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600
     restart_on_exit_codes: tuple[Annotated[int, Field(ge=1, le=255)], ...] = ()  # of the trainer, as after a preemption
     grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # seconds from SIGTERM to SIGKILL, to save a checkpoint
     shared_out: bool = False  # whether pods mount the output folder at the same path

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from etils import epath
-
 from tasks.launch.backend import Launcher
 from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
@@ -20,11 +18,6 @@ READ_BYTES = 1 << 20  # per read of a log
 
 class Supervised:
     """Runs jobs as process groups under `supervise.py`. The processes write to the log themselves."""
-
-    here = True
-
-    def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-        return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))
 
     def launch(
         self,

@@ -2,15 +2,12 @@
 
 import re
 import time
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
-from tasks.launch import patience
-from tasks.launch.backend import PLACE_LINE
 from tasks.launch.gathered_log import GatheredLog
-from tasks.launch.logs import CHUNK, read_all, read_exit_code
-from tasks.launch.patience import NotAnswering, given_up
+from tasks.launch.logs import CHUNK
+from tasks.launch.queued_attempt import End, QueuedAttempt
 from tasks.launch.slurm.allocation import read_run
 from tasks.launch.slurm.client import ENDS, JobState
 from tasks.launch.slurm.handle import SlurmHandle
@@ -78,48 +75,54 @@ class GrowingLog:
             self.exit_code = None
 
 
-class Attempt:
-    """One start of a run, which a flow follows from its submission to its end."""
+class Attempt(QueuedAttempt):
+    """One start of a run, which a flow follows from its submission to its end. `end` ends its job."""
 
-    def __init__(self, settings: Slurm, directory: RunDirectory, handle: SlurmHandle) -> None:
-        self._settings, self._directory, self._handle = settings, directory, handle
+    def __init__(self, settings: Slurm, directory: RunDirectory, handle: SlurmHandle, end: Callable[[], None]) -> None:
+        super().__init__(directory)
+        self._settings, self._handle, self._end = settings, handle, end
         self._growing = GrowingLog(Path(handle.output))
         self._state: JobState | None = None  # None: SLURM has forgotten the job, or was not asked yet
-        self._looked = 0.0  # monotonic time of the last look at the job's state
-        self._silent_since: float | None = None  # monotonic time of the first unanswered request; None: no outage
-        self._blocked_since: float | None = None  # as above; None: the job does not wait in vain
-        self._over_since: float | None = None  # as above; None: the job is not over
+        self._blocked_since: float | None = None  # monotonic time; None: the job does not wait in vain
         self._nodes = ""
         self._reasons: set[str] = set()  # for waiting, that the log contains already
 
-    def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
-        """Yield the log as it grows; return why the job was ended from outside, None if the trainer ended by itself.
+    def is_gone(self) -> bool:
+        return not self._growing.path.exists()
 
-        From outside: by SLURM, by a person, or by maxview's limit of the time in the queue.
-        """
-        if not self._growing.path.exists() and read_exit_code(self._directory.log) is not None:
-            yield from read_all([self._directory.log])  # an earlier flow has read it to its end
-            return None
-        with closing(GatheredLog(self._directory.log)) as log:
-            cause = None
-            while cause is None and not self._is_complete():
-                yield from self._add_new(log)
-                if time.monotonic() - self._looked > patience.LOOK_EVERY_S:
-                    self._look()
-                    yield from self._note_wait(log)
-                    cause = self._find_limit()
-                time.sleep(poll_s)
-            yield from self._add_new(log, last=True)
-            cause = cause or self._find_cause()
-            if self._growing.is_empty:  # without this line, a log is of no known format
-                yield from log.note(f"XPK Start: {stamp()}")
-            if self._growing.exit_code != 0:
-                yield from self._add_others(log)
-            if self._nodes:
-                yield from log.note(PLACE_LINE.format(place=f"partition {self._settings.partition}: {self._nodes}"))
-            yield from log.close_frame(cause, self._find_exit_code(cause))
+    def read_state(self) -> bool:
+        self._state = state = read_run(self._handle)
+        waits = state is not None and state.state == "PENDING"
+        blocked = state is not None and waits and bool(BLOCKED.fullmatch(state.reason))
+        self._blocked_since = (self._blocked_since or time.monotonic()) if blocked else None
+        if state is not None and not waits and state.state != "CONFIGURING" and state.nodes:
+            self._nodes = state.nodes
+            self.place = f"partition {self._settings.partition}: {self._nodes}"
+        return state is None or state.over
+
+    def is_complete(self) -> bool:
+        code, since = self._growing.exit_code, self.over_since
+        return code == 0 or (since is not None and (code is not None or time.monotonic() - since > LATE_S))
+
+    def read_new(self, log: GatheredLog, poll_s: float) -> Iterator[bytes]:
+        yield from self._add_new(log)
+        yield from self._note_wait(log)
+        time.sleep(poll_s)
+
+    def read_last(self, log: GatheredLog, limit: JobCause | None) -> Generator[bytes, None, End]:
+        if limit is not None:
+            self._end()  # it waits in vain, or SLURM has requeued it
+        yield from self._add_new(log, last=True)
+        cause = limit or self._find_cause()
+        if self._growing.is_empty:  # without this line, a log is of no known format
+            yield from log.note(f"XPK Start: {stamp()}")
+        if self._growing.exit_code != 0:
+            yield from self._add_others(log)
+        return cause, self._find_exit_code(cause)
+
+    def clean_up(self) -> None:
+        """Delete the job's output, which the log now contains."""
         self._growing.path.unlink(missing_ok=True)
-        return cause
 
     def _add_new(self, log: GatheredLog, *, last: bool = False) -> Iterator[bytes]:
         for line in self._growing.read(last=last):
@@ -127,32 +130,6 @@ class Attempt:
                 yield from log.note(line.decode("utf-8", "replace").rstrip("\n"))
             else:
                 yield from log.add(line)
-
-    def _look(self) -> None:
-        """Update the job's state. Raises LaunchError after too long an outage of SLURM's controller."""
-        try:
-            self._state, self._silent_since = read_run(self._handle), None
-        except NotAnswering as error:
-            self._silent_since = self._silent_since or time.monotonic()
-            if time.monotonic() - self._silent_since > patience.PATIENCE_S:
-                raise given_up(error) from error
-            return
-        finally:
-            self._looked = time.monotonic()
-        state, now = self._state, time.monotonic()
-        if state is None or state.over:
-            self._over_since = self._over_since or now
-        blocked = state is not None and state.state == "PENDING" and bool(BLOCKED.fullmatch(state.reason))
-        self._blocked_since = (self._blocked_since or now) if blocked else None
-        if state is not None and state.state not in ("PENDING", "CONFIGURING"):
-            self._nodes = state.nodes
-
-    def _is_complete(self) -> bool:
-        """Whether the log is complete and the job's end known, or the log's last lines will not come any more."""
-        if self._growing.exit_code == 0:
-            return True
-        late = self._over_since is not None and time.monotonic() - self._over_since > LATE_S
-        return late or (self._over_since is not None and self._growing.exit_code is not None)
 
     def _note_wait(self, log: GatheredLog) -> Iterator[bytes]:
         state = self._state
@@ -162,8 +139,7 @@ class Attempt:
         remedy = f"; `scontrol release {state.job_id}` releases it" if state.reason.startswith("JobHeld") else ""
         yield from log.note(f"maxview: job {state.job_id} waits in the queue: {state.reason}{remedy}")
 
-    def _find_limit(self) -> JobCause | None:
-        """Return why the job, which waits, must be ended: it waits too long, or in vain."""
+    def find_limit(self) -> JobCause | None:
         state, limit = self._state, self._settings.start_limit_s
         if state is None or state.state != "PENDING":
             return None

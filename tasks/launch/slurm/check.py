@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tasks.launch.backend import WITHOUT, LaunchError
-from tasks.launch.slurm.client import call, explain_refusal
+from tasks.launch.patience import NotAnswering
+from tasks.launch.slurm.client import call, explain_refusal, is_outage, last_line
 from tasks.launch.slurm.script import submit_options
 from tasks.launch.slurm.settings import Slurm
 
@@ -12,21 +13,18 @@ from tasks.launch.slurm.settings import Slurm
 def find_obstacles(settings: Slurm) -> Iterator[str]:
     """Yield the obstacles to a run in the partition, each with its remedy; asks SLURM for a job without submitting it.
 
-    The job's time limit is the shortest one, because these settings do not hold the target's.
+    The job's time limit is the shortest one, because these settings do not hold the target's. Raises LaunchError.
     """
-    try:
-        options = submit_options(settings, "maxview-check", Path("/dev/null"), 60)
-        code, _, complaint = call(["sbatch", "--test-only", *options], "#!/bin/sh\n")
-        if code:
-            yield explain_refusal(complaint)
-            return
-        check_pyxis(settings)
-        code, _, complaint = call(["sacct", "-X", "-n", "-S", "now"])
-        if code:
-            said = (complaint.strip().splitlines() or ["no message"])[-1]
-            yield f"sacct does not answer ({said}){WITHOUT}the end of a job is unknown 5 minutes after it"
-    except LaunchError as error:
-        yield str(error)
+    options = submit_options(settings, "maxview-check", Path("/dev/null"), 60)
+    code, _, complaint = call(["sbatch", "--test-only", *options], "#!/bin/sh\n")
+    if is_outage(complaint):
+        raise NotAnswering(f"SLURM does not answer: {last_line(complaint)}")
+    if code:
+        raise LaunchError(explain_refusal(complaint))
+    check_pyxis(settings)
+    code, _, complaint = call(["sacct", "-X", "-n", "-S", "now"])
+    if code:
+        yield f"sacct does not answer ({last_line(complaint)}){WITHOUT}the end of a job is unknown 5 minutes after it"
 
 
 def check_pyxis(settings: Slurm) -> None:

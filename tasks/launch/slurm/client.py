@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from configs.schema import Frozen
 from tasks.launch import patience
-from tasks.launch.backend import LaunchError
+from tasks.launch.backend import LaunchError, NotSubmitted
 from tasks.launch.patience import NotAnswering, given_up, retry_outages
 from tasks.records import DeathKind
 
@@ -43,7 +43,7 @@ CAUSE_KINDS: dict[str, DeathKind] = {
 }
 _OUTAGE = re.compile(
     r"Unable to contact slurm controller|controller not responding|Connection refused|timed out|Zero Bytes|"
-    r"temporarily unable|Transport endpoint|Unexpected message received|failed to fetch config",
+    r"temporarily unable|Transport endpoint|Unexpected message received",
     re.IGNORECASE,
 )
 _FIELD = re.compile(r"(?:^| )([A-Z][\w:/]*)=(.*?)(?= [A-Z][\w:/]*=|$)")  # a path may contain blanks
@@ -61,12 +61,8 @@ REMEDIES = {
     "time limit": "`sinfo -o '%P %l'` shows the limits; set a smaller time_limit_s in the target",
     "node config|node count": "`sinfo -o '%P %D %c %m %G'` shows what the nodes have",
     "munge|authentication|credential": START_MUNGE,
-    "could not establish a configuration|slurm.conf": "set SLURM_CONF to the path of slurm.conf",
+    "could not establish a configuration|configuration file|slurm.conf": "set SLURM_CONF to the path of slurm.conf",
 }
-
-
-class Refused(LaunchError):
-    """SLURM has no job of the call: it has refused it, or its commands are not installed."""
 
 
 class JobState(Frozen):
@@ -96,7 +92,7 @@ def read_job(job_id: int) -> JobState | None:
             exit_code=_shell_code(found["ExitCode"]), output=found.get("StdOut", ""), restarts=int(found["Restarts"]),
         )  # fmt: skip
     if not _UNKNOWN.search(complaint):
-        raise NotAnswering(f"SLURM does not answer: {_last_line(complaint)}")
+        raise NotAnswering(f"SLURM does not answer: {last_line(complaint)}")
     # slurmctld forgets a job after MinJobAge (5 minutes), slurmdbd keeps it; many clusters have no slurmdbd
     code, said, _ = call(["sacct", "-j", str(job_id), "-X", "-n", "-P", "-o", "State,ExitCode,NodeList"])
     if code or not said.strip():
@@ -109,9 +105,9 @@ def find_jobs(name: str) -> list[JobState]:
     """Return this user's jobs of that name that SLURM still knows. Raises NotAnswering, LaunchError without munge."""
     code, said, complaint = call(["squeue", "--me", "--noheader", "--states=all", f"--name={name}", "--format=%A"])
     if code and MUNGE in complaint:
-        raise LaunchError(f"{_last_line(complaint)}; {START_MUNGE}")
+        raise LaunchError(f"{last_line(complaint)}; {START_MUNGE}")
     if code:
-        raise NotAnswering(f"SLURM does not answer: {_last_line(complaint)}")
+        raise NotAnswering(f"SLURM does not answer: {last_line(complaint)}")
     return [job for number in said.split() if (job := read_job(int(number))) is not None]
 
 
@@ -129,13 +125,13 @@ def submit(options: Sequence[str], script: str, environment: Mapping[str, str], 
             code, said, complaint = 1, "", f"timed out: {error}"
         if code == 0:
             return int(said.strip().splitlines()[-1].partition(";")[0])
-        if not _OUTAGE.search(complaint) or MUNGE in complaint:
-            raise Refused(explain_refusal(complaint))
+        if not is_outage(complaint):
+            raise NotSubmitted(explain_refusal(complaint))
         for job in retry_outages(lambda: find_jobs(name)):
             if job.output == output:
                 return job.job_id
         if time.monotonic() - began > patience.PATIENCE_S:
-            raise given_up(NotAnswering(f"SLURM does not answer: {_last_line(complaint)}"))
+            raise given_up(NotAnswering(f"SLURM does not answer: {last_line(complaint)}"))
         time.sleep(patience.LOOK_EVERY_S)
 
 
@@ -143,7 +139,7 @@ def cancel(job_id: int) -> None:
     """Ask SLURM to end a job: SIGTERM, then SIGKILL after KillWait. Raises NotAnswering, LaunchError."""
     code, _, complaint = call(["scancel", str(job_id)])
     if code and not _UNKNOWN.search(complaint):
-        raise NotAnswering(f"SLURM does not answer: {_last_line(complaint)}")
+        raise NotAnswering(f"SLURM does not answer: {last_line(complaint)}")
 
 
 def explain_refusal(complaint: str) -> str:
@@ -153,7 +149,7 @@ def explain_refusal(complaint: str) -> str:
         found = [line for line in lines if re.search(part, line, re.IGNORECASE)]
         if found:
             return f"sbatch refuses the job: {found[-1]}; {remedy}"
-    return f"sbatch refuses the job: {_PREFIX.sub('', _last_line(complaint))}"
+    return f"sbatch refuses the job: {_PREFIX.sub('', last_line(complaint))}"
 
 
 def call(argv: Sequence[str], text: str = "", environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:
@@ -163,7 +159,8 @@ def call(argv: Sequence[str], text: str = "", environment: Mapping[str, str] | N
     """
     program = shutil.which(argv[0])
     if program is None:
-        raise Refused(f"{argv[0]} is not installed: use a login node of the cluster, or `apt install slurm-client`")
+        cure = "use a login node of the cluster, or `apt install slurm-client`"
+        raise NotSubmitted(f"{argv[0]} is not installed: {cure}")
     try:
         done = subprocess.run(
             [program, *argv[1:]], input=text, env=environment, timeout=TIMEOUT_S, capture_output=True, text=True,
@@ -174,7 +171,13 @@ def call(argv: Sequence[str], text: str = "", environment: Mapping[str, str] | N
     return done.returncode, done.stdout, done.stderr
 
 
-def _last_line(text: str) -> str:
+def is_outage(complaint: str) -> bool:
+    """Return whether SLURM's controller does not answer for now; False: munge is away, which is this machine's."""
+    return bool(_OUTAGE.search(complaint)) and MUNGE not in complaint
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a command's error output."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1].strip() if lines else "it printed no message"
 

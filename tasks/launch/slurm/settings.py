@@ -4,7 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from configs.backends import ImageSettings, PlainText
+from configs.backends import PlainText
+from tasks.launch.queue_records import QueueSettings
 
 Omissible = Annotated[PlainText | None, BeforeValidator(lambda text: text or None)]  # "" in a file: not set
 Flag = Annotated[str, Field(pattern=r"^--[a-z][a-z0-9-]*(=[A-Za-z0-9._:/@+,&|*\[\]-]+)?$", max_length=250)]
@@ -14,11 +15,10 @@ ContainerImage = Annotated[str, Field(pattern=r"^[A-Za-z0-9./][A-Za-z0-9._:/@+#-
 REFUSED = ("--array", "--test-only", "--wait", "--wrap", "--export-file", "--het-group")
 
 
-class Slurm(ImageSettings):
+class Slurm(QueueSettings):
     """A partition of a SLURM cluster, and the options of the jobs that run there."""
 
     shares_files: ClassVar[bool] = True
-    hires_chips: ClassVar[bool] = True
 
     backend: Literal["slurm"] = "slurm"
     partition: PlainText
@@ -28,8 +28,7 @@ class Slurm(ImageSettings):
     gres: Omissible = None  # devices per node, for example gpu:8
     image: Annotated[ContainerImage | None, BeforeValidator(lambda text: text or None)] = None  # None: no container
     extra: tuple[Flag, ...] = ()  # further options of sbatch, for example [--cpus-per-task=16, --exclusive]
-    start_limit_s: Annotated[int, Field(ge=1)] = 24 * 3600  # seconds that a run may wait in the queue
-    attempts: Annotated[int, Field(ge=1, le=100)] = 3  # limit of starts of a run that loses its nodes
+    start_limit_s: Annotated[int, Field(ge=1)] = 24 * 3600
     # seconds of one allocation in which the runs of both arms take turns; None: each run is a job of its own
     allocation_s: Annotated[int, Field(ge=60)] | None = None
 

@@ -20,9 +20,10 @@ from uuid import uuid4
 import httpx
 import psutil
 
-from tasks.launch.processes import Kept, members, start_kept
+from tasks.launch.processes import members
 from tasks.launch.supervise import GUARD
 from tasks.services import up
+from tasks.services.kept_programs import Kept, start_kept
 from tests.soak.chaos.nursery import ENDED
 from tests.standins.replay import PLAYER
 

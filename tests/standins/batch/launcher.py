@@ -5,8 +5,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from etils import epath
-
 from tasks.launch.backend import Launcher
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
@@ -17,13 +15,8 @@ from tests.standins.batch.settings import Batch
 class Jobs:
     """See Backend."""
 
-    here = True
-
     def __init__(self) -> None:
         self._started: dict[int, subprocess.Popen[bytes]] = {}
-
-    def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-        return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))
 
     def launch(
         self, plan: RunPlan, directory: RunDirectory, *, extra_argv: tuple[str, ...], keep: Callable[[BatchHandle], Any]

@@ -15,11 +15,11 @@ from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.ingest.run_record import find_platform_cause
 from tasks.launch import job
-from tasks.launch.backend import CAUSE_LINE
+from tasks.launch.backend import CAUSE_LINE, LaunchError
 from tasks.launch.job import find_obstacles
 from tasks.launch.logs import LogLine, watch
 from tasks.records import RunEnded, RunPlan
-from tasks.store import RunDirectory, StoreError
+from tasks.store import RunDirectory, Store, StoreError
 from tests.standins.batch.handle import BatchHandle
 from tests.standins.batch.settings import Batch
 
@@ -71,6 +71,19 @@ def test_a_job_is_launched_followed_and_found_again(plan: RunPlan, directory: Ru
     assert directory.read_plan() == plan
     assert directory.read_handle() == run.handle
     assert job.launch_or_attach(plan, directory).handle == run.handle
+
+
+def test_a_target_is_checked_before_anything_is_spent(
+    plan: RunPlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(directory.path.parent.parent)
+    with pytest.raises(LaunchError, match="partition tpu does not exist: `sinfo` lists them"):
+        job.check_target([plan], store)
+    monkeypatch.setenv("BATCH_PARTITIONS", "tpu")
+    job.check_target([plan], store)
+    monkeypatch.delenv("BATCH_PARTITIONS")
+    list(job.follow(job.launch_or_attach(plan, store.run(plan.run_name))))
+    job.check_target([plan], store)  # its job exists already
 
 
 def test_a_manifest_is_the_backends(plan: RunPlan, make_plan: Callable[..., RunPlan], directory: RunDirectory) -> None:

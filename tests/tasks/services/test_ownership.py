@@ -12,10 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 from configs.errors import ConfigError
-from tasks.launch.processes import Kept, start_of
+from tasks.launch.processes import start_of
 from tasks.services import up
 from tasks.services.embedded_server import _listen_at
 from tasks.services.flow_runs import is_ours
+from tasks.services.kept_programs import Kept
 
 LISTEN = """
 import socket, sys, time

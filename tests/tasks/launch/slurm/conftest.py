@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from configs.comparison import load_target
 from tasks.ingest.run_record import read_run_log as build_tables
 from tasks.launch import job
 from tasks.launch.backend import Restarted
@@ -55,6 +56,13 @@ def slurm_plan(make_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
         return make_plan(code, *words, backend="slurm", launch=launch, **({"passed_on": ("PATH", "HOME")} | changes))
 
     return make
+
+
+def obstacles(settings: Slurm) -> list[str]:
+    """The obstacles to runs, as `maxview doctor` shows them."""
+    target = load_target("slurm")
+    launch = settings.model_dump(exclude={"backend"}, exclude_none=True)
+    return list(job.find_obstacles(target.model_copy(update={"launch": launch}), {}))
 
 
 class Followed(threading.Thread):

@@ -7,13 +7,12 @@ import pytest
 
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
-from tasks.launch.slurm.check import find_obstacles
 from tasks.launch.slurm.settings import Slurm
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
 from tests.standins.slurm.cluster import Cluster, missing_daemons, wait_for
 
-from .conftest import Followed
+from .conftest import Followed, obstacles
 
 pytestmark = pytest.mark.long
 type Plan = Callable[..., RunPlan]
@@ -64,7 +63,7 @@ def test_munge_is_away(slurm: Cluster, slurm_plan: Plan, directory: RunDirectory
     (slurm.folder / "munge.socket").unlink()  # else each command waits for a minute
     try:
         said = "start munge on this machine: `systemctl start munge`"
-        assert any(said in line for line in find_obstacles(Slurm(partition="main")))
+        assert any(said in line for line in obstacles(Slurm(partition="main")))
         for _ in range(2):  # the second one finds the handle of the first one
             with pytest.raises(LaunchError, match="start munge on this machine"):
                 job.launch_or_attach(slurm_plan("print('trained')"), directory)
@@ -78,7 +77,7 @@ def test_no_client_tool(
 ) -> None:
     monkeypatch.setattr("tasks.launch.slurm.client.shutil.which", lambda _: None)
     said = "sbatch is not installed: use a login node of the cluster, or `apt install slurm-client`"
-    assert list(find_obstacles(Slurm(partition="main"))) == [said]
+    assert list(obstacles(Slurm(partition="main"))) == [said]
     with pytest.raises(LaunchError, match="sbatch is not installed: use a login node"):
         job.launch_or_attach(slurm_plan("print('trained')"), directory)
     monkeypatch.undo()

@@ -8,13 +8,12 @@ import pytest
 
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
-from tasks.launch.slurm.check import find_obstacles
 from tasks.launch.slurm.settings import Slurm
 from tasks.records import RunPlan
 from tasks.store import RunDirectory, Store
 from tests.standins.slurm.cluster import ACCOUNTING_DAEMONS, DAEMONS, Cluster, missing_daemons, wait_for
 
-from .conftest import Followed
+from .conftest import Followed, obstacles
 from .test_faults import cause
 
 pytestmark = pytest.mark.long
@@ -66,7 +65,7 @@ def test_a_used_up_number_of_jobs_is_a_refusal(
 ) -> None:
     limit(MaxSubmitJobs=0)
     said = "sbatch refuses the job: AssocMaxSubmitJobLimit; a limit of your account or QOS; `sacctmgr show"
-    assert any(said in line for line in find_obstacles(Slurm(partition="main", **TEAM)))
+    assert any(said in line for line in obstacles(Slurm(partition="main", **TEAM)))
     with pytest.raises(LaunchError, match=said):
         job.launch_or_attach(slurm_plan("print('trained')", settings=TEAM), directory)
     assert slurm.tool("squeue", "--noheader") == ""
@@ -92,7 +91,7 @@ def test_the_end_of_a_forgotten_job(slurm: Cluster, slurm_plan: Plan, directory:
     killed, done = directory, Store(directory.path.parent.parent).run("done").create()
     endless = slurm_plan("import time; print('begun', flush=True); time.sleep(600)", settings=TEAM)
     short = slurm_plan("print('trained')", settings=TEAM, run_name="done", case="other", directory=str(done.path))
-    assert list(find_obstacles(Slurm(partition="main", **TEAM))) == []
+    assert list(obstacles(Slurm(partition="main", **TEAM))) == []
     launched, other = job.launch_or_attach(endless, killed), job.launch_or_attach(short, done)
     output = Path(launched.handle.output)  # type: ignore[attr-defined]
     wait_for(lambda: output.exists() and "begun" in output.read_text())
@@ -107,7 +106,7 @@ def test_the_end_of_a_forgotten_job(slurm: Cluster, slurm_plan: Plan, directory:
     slurm.kill("slurmdbd")
     try:
         said = "Connection refused.*; without it the end of a job is unknown 5 minutes after it"
-        (line,) = find_obstacles(Slurm(partition="main", **TEAM))
+        (line,) = obstacles(Slurm(partition="main", **TEAM))
         assert re.search(said, line)
         assert b"trained" in b"".join(job.follow(other))  # type: ignore[arg-type]
         again = slurm_plan("print('again')", settings=TEAM, run_name="again", directory=str(done.path))

@@ -8,13 +8,12 @@ import pytest
 
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
-from tasks.launch.slurm.check import find_obstacles
 from tasks.launch.slurm.settings import Slurm
 from tasks.records import RunPlan
 from tasks.store import RunDirectory, Store
 from tests.standins.slurm.cluster import Cluster, wait_for
 
-from .conftest import ROOT, Followed
+from .conftest import ROOT, Followed, obstacles
 
 pytestmark = pytest.mark.long
 type Plan = Callable[..., RunPlan]
@@ -141,7 +140,7 @@ def test_a_run_goes_on_in_a_new_allocation(slurm: Cluster, slurm_plan: Plan, dir
     ],
 )
 def test_wrong_settings(slurm: Cluster, slurm_plan: Plan, directory: RunDirectory, settings: dict, said: str) -> None:
-    assert re.search(said, "\n".join(find_obstacles(Slurm(**({"partition": "main"} | settings)))))
+    assert re.search(said, "\n".join(obstacles(Slurm(**({"partition": "main"} | settings)))))
     with pytest.raises(LaunchError, match=said):
         job.launch_or_attach(slurm_plan("print('trained')", settings=settings), directory)
     assert slurm.tool("squeue", "--noheader") == ""
