@@ -14,7 +14,7 @@ class TurnNote:
     def write(self, name: str, rounds: int) -> None:
         """Note that an arm's program is being loaded or run, after some rounds."""
         self.file.seek(0)
-        when = f"after {rounds} rounds" if rounds else "before the first round"
+        when = f"after {rounds} round{'s'[: rounds != 1]}" if rounds else "before the first round"
         self.file.write(f", in {name}'s program {when}".encode().ljust(LENGTH))
 
 
