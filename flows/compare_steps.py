@@ -206,13 +206,17 @@ def experiments_step(
         raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
     paths = [folder / side / PROGRAM for side in SIDES]
     roots = (here[0].checkout or here[0].start_folder or "", here[1].checkout or here[1].start_folder or "")
-    program = compare_program_files(paths[0], paths[1], names, roots)
-    if here is not plans:
-        program = program.model_copy(update={"sentence": f"{program.sentence}; {stands_for}"})
-    get_run_logger().info("%s", program.sentence)
+    program = None
+    try:
+        program = compare_program_files(paths[0], paths[1], names, roots)
+        if here is not plans:
+            program = program.model_copy(update={"sentence": f"{program.sentence}; {stands_for}"})
+        get_run_logger().info("%s", program.sentence)
+    except ValueError as error:  # the experiments tell why nothing is known
+        get_run_logger().warning("the programs are not compared: %s", error)
     flags = [[plan.environment.get(name) for name in COMPILER_FLAGS] for plan in here]
     compiler = (observations[0].software, flags[0]) == (observations[1].software, flags[1])
-    one = program.answer == "same text" and compiler
+    one = program is not None and program.answer == "same text" and compiler
     turns = None
     if "time" in only and not one:
         turns = interleave(plans, names, folder, limits, say=say)

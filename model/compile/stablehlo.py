@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import sys
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ def transcribe(text: str) -> dict[str, Any]:
         try:
             module = ir.Module.parse(text)
         except ir.MLIRError as error:
-            raise ValueError(str(error).partition("\n")[0]) from error
+            raise ValueError("this JAX cannot parse it as a program") from error
         held = Transcript(module)
         bare = module.operation.get_asm(enable_debug_info=False)
     return {
@@ -152,14 +153,15 @@ def transcribe(text: str) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command line. Exit status: 0 printed, 2 a file cannot be parsed as a program."""
+    """Run the command line. Exit status: 0 printed, 2 a file cannot be read, or is no program."""
     for name in argv:
-        packed = Path(name).read_bytes()
-        text = (gzip.decompress(packed) if packed[:2] == GZIP else packed).decode()
         try:
+            packed = Path(name).read_bytes()
+            text = (gzip.decompress(packed) if packed[:2] == GZIP else packed).decode()
             sys.stdout.write(json.dumps(transcribe(text)) + "\n")
-        except ValueError as error:
-            sys.stderr.write(f"{name}: {error}\n")
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else error
+            sys.stderr.write(f"{name}: {why}\n")
             return 2
     return 0
 

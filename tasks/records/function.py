@@ -80,7 +80,9 @@ def name_result(role: str, meaning: str) -> str:
     kind, _, path = meaning.partition(".")
     if role == "optimizer" and path:
         return {"mu": f"the gradient of {path}", "nu": f"the squared gradient of {path}"}.get(kind, f"{kind} of {path}")
-    return f"the weight {meaning}" if role == "parameter" else meaning
+    if role == "parameter":
+        return f"the weight {meaning}"
+    return f"result {meaning}" if meaning.isdigit() else meaning
 
 
 def show_share(value: float) -> str:

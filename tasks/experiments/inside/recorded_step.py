@@ -6,6 +6,7 @@ A recording is the folder that `observe_arm` fills: `step.mlir.gz`, `arguments.n
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -63,7 +64,7 @@ class RecordedStep:
         except FileNotFoundError as error:
             what = "its program was not kept" if str(error.filename).endswith(PROGRAM) else "the step was not recorded"
             raise ValueError(f"{what} ({Path(error.filename).name} is missing)") from error
-        except (OSError, EOFError, UnicodeDecodeError) as error:
+        except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
             raise ValueError(f"the recorded step cannot be read: {error}") from error
         self._stored = {key.partition("|")[2]: stored[key] for key in stored.files}
         self.names = list(self._stored)
@@ -171,7 +172,7 @@ def parse(text: str) -> Any:
     try:
         return ir.Module.parse(text)
     except ir.MLIRError as error:
-        raise ValueError(f"the program cannot be parsed by this JAX: {str(error).partition(chr(10))[0]}") from error
+        raise ValueError("the program cannot be parsed by this JAX") from error
 
 
 def find_main(module: Any) -> Any:

@@ -18,7 +18,7 @@ from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import find_deciding_row
 from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
-from tasks.metrics.result_metrics import LOSS
+from tasks.metrics.result_metrics import FUNCTION, LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.publish.content.amounts import show_percent, show_seconds_of, show_values
@@ -271,7 +271,7 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if blocking:
         found = visible(blocking[0])
         return "" if found in visible(record.headline) else found
-    if row.metric == PROGRAM_TIME.name and row.effect is None:  # not measured
+    if row.metric == FUNCTION.name or (row.metric == PROGRAM_TIME.name and row.effect is None):  # not measured
         return visible(row.reason)
     programs = [floor.evidence for floor in record.floors if floor.name == "same program" and floor.holds is False]
     return first_clauses(visible(programs[0] if programs and row.verdict == "unknown" else row.reason))

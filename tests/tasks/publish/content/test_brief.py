@@ -79,6 +79,16 @@ def test_one_function_leads_where_the_time_is_not_decided(record_002: Comparison
     assert brief.more == "1 more of the step time"
 
 
+def test_why_a_function_is_not_evaluated_comes_before_the_place_where_the_programs_differ(
+    record_002: ComparisonRecord, make_row: MakeRow
+) -> None:
+    why = "not evaluated: result 1 is NaN or infinite in float64 at step 0"
+    row = make_row("function", "Function of the step", ("", "", ""), "unknown", why)
+    silent = FunctionComparison(answer="not evaluated", sentence=why)
+    update = {"rows": (row,), "verdict": "unknown", "findings": (), "function": silent, "floors": (OTHER_PROGRAM,)}
+    assert make_brief(record_002.model_copy(update=update)).why == why
+
+
 def test_the_root_leads_and_its_commit_is_why(record_002: ComparisonRecord, make_row: MakeRow) -> None:
     root = Root(kind="constant", file="model/layers.py", line=32, sentence="add at model/layers.py:32: 1e-05 is 2e-05")
     tensors = TensorComparison(sentence=f"the first that differs: {root.sentence}", first=root, roots=(root,))
