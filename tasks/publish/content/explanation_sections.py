@@ -24,8 +24,8 @@ def list_sections(explanation: Explanation | None) -> list[Section]:
 
 
 def headline_of(explanation: Explanation) -> str:
-    """Return the headline; empty if the sentence of a section begins with it."""
-    repeated = any(section.sentence.startswith(explanation.headline) for section in _sections(explanation))
+    """Return the headline; empty if the sentence of a section has it."""
+    repeated = any(explanation.headline in section.sentence for section in _sections(explanation))
     return "" if repeated else explanation.headline
 
 

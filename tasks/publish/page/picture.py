@@ -19,10 +19,14 @@ from tasks.records.text import shorten, show_number, visible
 WIDTH, HEIGHT = 1000, 120  # of the drawing, in its own units
 STRETCHES = 300  # a longer curve has the extremes of this many parts
 LEAST_POINTS = 4
+ALIKE = 0.05  # curves that are nearer to each other than this share of their range are drawn as their difference
 MAX_BARS, MAX_LABEL = 4, 60  # bars of operations; characters of their names
 LEAST_S = 1e-5  # smallest rest of a step that is shown
 # memory that an allocator or a compiler wanted, and that it found; a unit is as the log prints it
 MEMORY = re.compile(r"(?:allocate|Used) ([\d.]+)([KMGT])i?B?\b.*?(?:are|of) ([\d.]+)([KMGT])i?B? (free|hbm)", re.DOTALL)
+
+
+type Points = list[tuple[int, float]]
 
 
 class CurveLine(Frozen):
@@ -67,6 +71,10 @@ def draw_picture(record: ComparisonRecord) -> Picture | None:
     points = [point for _, some in curves for point in some]
     if len(points) < LEAST_POINTS:
         return None
+    apart = _subtract(curves, record.baseline.name)
+    if metric != STEP_TIME.curve and apart and max(abs(value) for _, value in apart) < ALIKE * _range(points):
+        curves = [(next(curve for curve, _ in curves if curve.arm == record.candidate.name), apart)]
+        points, metric = [*apart, (apart[0][0], 0.0)], f"{metric}: candidate − baseline"
     steps, values = [step for step, _ in points], [value for _, value in points]
     first, last, low, high = min(steps), max(steps), min(values), max(values)
     room = (high - low) * 0.1 or abs(high) * 0.05 or 1.0
@@ -182,6 +190,18 @@ def _scale(values: Iterable[tuple[str, str, float, str]]) -> tuple[Bar, ...]:
         Bar(label=label, words=words, width=round(100 * size / most, 1), part=part)
         for label, words, size, part in known
     )
+
+
+def _subtract(curves: Sequence[tuple[Curve, Points]], baseline: str) -> Points:
+    """Return the first candidate curve less the first baseline curve, at their common steps."""
+    left, right = (next((some for c, some in curves if (c.arm == baseline) is side), []) for side in (True, False))
+    known = dict(left)
+    return [(step, value - known[step]) for step, value in right if step in known]
+
+
+def _range(points: Points) -> float:
+    values = [value for _, value in points]
+    return max(values) - min(values)
 
 
 def _points(record: ComparisonRecord, curve: Curve) -> Iterator[tuple[int, float]]:
