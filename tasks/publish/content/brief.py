@@ -91,10 +91,8 @@ class Death(Frozen):
     """The end of a run that died."""
 
     side: str
-    name: str
     cause: str  # in words; empty if the sentence of the brief has it
     message: str  # of the error
-    frame: str  # the last stack frame
     place: str  # line and log
     lines: tuple[str, ...]  # the last lines of its log, if it is at hand
     again: str  # whether a repeat would help
@@ -370,10 +368,8 @@ def _tell_death(record: ComparisonRecord, arm: ArmSummary, sentence: str) -> Dea
     log = visible(arm.logs[error.run if error.run < len(arm.logs) else 0]) if error is not None and arm.logs else ""
     return Death(
         side=name_side(record, arm.name) or "",
-        name=visible(arm.label),
         cause="" if sentence.endswith(f": {cause}.") else cause,
         message=visible(f"{error.type}: {error.message}") if error is not None else "",
-        frame=find_frame(lines),
         place=f"line {error.line:,} of {log or 'its log'}" if error is not None else "",
         lines=lines[-LAST_LINES:],
         again=AGAIN[error.kind] if error is not None else "",

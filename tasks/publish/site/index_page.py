@@ -58,7 +58,6 @@ SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != 
 BROKEN = ("died", "failed", "regressed", "changed")  # outcomes of broken cells, the worst first
 HEALTHY = ("same", "improved")  # outcomes that heal a broken cell
 LISTED = 40  # number of newest results that the list has without JavaScript
-MIN_HALF_RANGE = 0.05  # the y axis of a trend covers at least the ratios 1 ± this, so that noise looks small
 
 
 type Change = Callable[[StoreIndex, Store], StoreIndex]

@@ -35,7 +35,7 @@ def test_after_a_death_no_row_decides(record_000: ComparisonRecord) -> None:
     assert brief.sentence.endswith(" died before its first step: not implemented.")
     assert (death.side, death.cause) == ("candidate", "")  # told once
     assert death.lines[-1] == "NotImplementedError: Pure NNX support has not been implemented yet."
-    assert death.frame == "maxtext/utils/train_utils.py:217 in setup_train_loop"
+    assert find_frame(death.lines) == "maxtext/utils/train_utils.py:217 in setup_train_loop"
 
 
 def test_the_last_lines_end_with_the_cause(record_000: ComparisonRecord) -> None:

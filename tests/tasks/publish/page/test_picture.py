@@ -121,6 +121,20 @@ def test_a_profile_shows_where_the_time_went(record_002: ComparisonRecord, make_
     ]
 
 
+def test_losses_that_nearly_agree_are_drawn_as_their_difference(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    losses = [curve for curve in record_002.curves if curve.metric == "loss"]
+    row = make_row("loss_per_step", "Loss, step by step", ("10 steps", "10 steps", "—"), "changed", "")
+    update = {"rows": (row,), "verdict": "changed", "findings": (), "curves": tuple(losses)}
+    picture = draw_picture(record_002.model_copy(update=update))
+    assert picture is not None
+    assert (picture.title, [line.side for line in picture.lines]) == ("loss: candidate − baseline", ["candidate"])
+    values = tuple(value and 2 * value for value in losses[1].values)
+    far = (losses[0], losses[1].model_copy(update={"values": values}))
+    picture = draw_picture(record_002.model_copy(update=update | {"curves": far}))
+    assert picture is not None
+    assert (picture.title, len(picture.lines)) == ("loss", 2)
+
+
 def test_what_cannot_be_compared_has_no_picture(record_002: ComparisonRecord) -> None:
     assert any(finding.effect == "blocks" for finding in record_002.findings)
     assert draw_picture(record_002) is None
