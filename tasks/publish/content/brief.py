@@ -246,8 +246,9 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
         return f"The difference lies within {interval}."
     if row.verdict == "same" or row.evidence != ONE_RUN:
         return f"Sure: {interval} with 99 % confidence, by {row.evidence}."
-    least = f"{show_share(min(low, high, key=abs))} %"
-    return f"Likely: at least {least} by one run of each, which cannot show whether something disturbed one of them."
+    step = "a typical step " if row.level == "typical steps" else ""
+    least = f"{step}at least {show_share(min(low, high, key=abs))} %"
+    return f"Likely: {least} by one run of each, which cannot show whether something disturbed one of them."
 
 
 def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
@@ -357,8 +358,8 @@ def brief_row(row: MetricDiff) -> BriefRow:
 
 
 def short_title(row: MetricDiff) -> str:
-    """Return the row's title without the level of the step time that decided."""
-    return visible(row.title).replace("Step time, steady", "Step time").replace("Step time, typical", "Step time")
+    """Return the row's title, without the level of the step time that decides most often."""
+    return visible(row.title).removesuffix(", steady")
 
 
 def _tell_death(record: ComparisonRecord, arm: ArmSummary, sentence: str) -> Death:

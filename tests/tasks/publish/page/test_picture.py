@@ -121,7 +121,9 @@ def test_a_profile_shows_where_the_time_went(record_002: ComparisonRecord, make_
     ]
 
 
-def test_losses_that_nearly_agree_are_drawn_as_their_difference(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+def test_losses_that_nearly_agree_are_drawn_as_their_difference(
+    record_002: ComparisonRecord, make_row: MakeRow
+) -> None:
     losses = [curve for curve in record_002.curves if curve.metric == "loss"]
     row = make_row("loss_per_step", "Loss, step by step", ("10 steps", "10 steps", "—"), "changed", "")
     update = {"rows": (row,), "verdict": "changed", "findings": (), "curves": tuple(losses)}
