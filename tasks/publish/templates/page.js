@@ -23,6 +23,7 @@ for (const section of all(phone ? "main > section:not(.front, #why, #metrics, #c
   head.append(section.querySelector("h2"));
   part.append(head, ...section.childNodes);
   section.append(part);
+  part.open = all("[name]", part).some(({ name }) => params.has(name)) || (section.id === "curves" && params.has("x")); // choices in the address
 }
 
 // ---- rows of one verdict; at first only those that need a look
