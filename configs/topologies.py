@@ -99,6 +99,8 @@ TOPOLOGIES = {
 def find_topology(name: str) -> Topology:
     """Return the slice with this name. Raises ConfigError with the known names."""
     if name not in TOPOLOGIES:
-        known = "; ".join(f"{kind}: {', '.join(made.shapes)}" for kind, made in GENERATIONS.items())
+        kind = name.partition(":")[0]
+        near = [kind] if kind in GENERATIONS else list(GENERATIONS)
+        known = "; ".join(f"{kind}: {', '.join(GENERATIONS[kind].shapes)}" for kind in near)
         raise ConfigError([f"unknown topology '{name}'; there are: {known}"])
     return TOPOLOGIES[name]

@@ -23,12 +23,14 @@ def test_a_slice_has_the_devices_of_its_chips() -> None:
         assert 0 < chip - find_topology(name).hbm_bytes / GIB < 2
 
 
-def test_an_unknown_slice_is_refused_with_the_known_slices() -> None:
+@pytest.mark.parametrize(("name", "shown"), [("v6e:4x9", {"v6e"}), ("v6e-32", set(GENERATIONS))])
+def test_an_unknown_slice_is_refused_with_the_known_slices(name: str, shown: set[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        find_topology("v6e:4x9")
+        find_topology(name)
     (problem,) = caught.value.problems
-    assert problem.startswith("unknown topology 'v6e:4x9';")
-    assert all(f"{kind}: {', '.join(made.shapes)}" in problem for kind, made in GENERATIONS.items())
+    assert problem.startswith(f"unknown topology '{name}'; there are: ")
+    known = {kind for kind, made in GENERATIONS.items() if f"{kind}: {', '.join(made.shapes)}" in problem}
+    assert known == shown
 
 
 def test_every_generation_has_a_target() -> None:

@@ -54,10 +54,10 @@ START_MUNGE = "start munge on this machine: `systemctl start munge`"
 # part of a refusal by sbatch → what to type; the first part that fits
 REMEDIES = {
     r"^(Assoc|QOS)\w+$": "a limit of your account or QOS; `sacctmgr show associations user=$USER` lists the limits",
-    "account": "`sacctmgr show associations user=$USER` lists yours",
-    "partition": "`sinfo` lists the partitions",
-    "qos": "`sacctmgr show qos` lists them",
-    "generic resource|gres": "`sinfo -o '%P %G'` lists them",
+    "account": "`sacctmgr show associations user=$USER` lists yours; set `account` of the target",
+    "partition": "`sinfo` lists the partitions; set `partition` of the target",
+    "qos": "`sacctmgr show qos` lists them; set `qos` of the target",
+    "generic resource|gres": "`sinfo -o '%P %G'` lists them; set `gres` of the target",
     "time limit": "`sinfo -o '%P %l'` shows the limits; set a smaller time_limit_s in the target",
     "node config|node count": "`sinfo -o '%P %D %c %m %G'` shows what the nodes have",
     "munge|authentication|credential": START_MUNGE,

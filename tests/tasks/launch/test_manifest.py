@@ -265,7 +265,7 @@ def test_volumes_are_buckets_claims_and_folders() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"topology": "v6e:3x3"}, "unknown topology 'v6e:3x3'; there are: .*v6e: 1x1, 2x2"),
+        ({"topology": "v6e:3x3"}, "unknown topology 'v6e:3x3'; there are: v6e: 1x1, 2x2"),
         ({"topology": "v6e:4x8", "gpus": 8}, "topology v6e:4x8 has its own hosts: leave gpus and hosts out"),
         ({"volumes": [{"path": "/data", "source": "s3://x"}]}, "volumes.0.source"),
         ({"queue": "a b"}, "queue"),
