@@ -10,7 +10,7 @@ WIDTH = 150.0  # px of an axis, whose middle is no change
 MARGIN = 4.0  # px on either side, so that a point at the edge is not cut off
 MIN_REACH, MAX_REACH = (
     3.0,
-    12.0,
+    30.0,
 )  # bounds of the effect at an end of the axis, in thresholds; larger effects are drawn there
 
 

@@ -26,7 +26,7 @@ MAX_LINE_LENGTH = 200  # characters of a line of a log
 
 def summary_description(record: ComparisonRecord) -> str:
     """Return the verdict in one line of Markdown, for the description of an artifact."""
-    return _md(f"{name_verdict(outcome_of(record))}: {record.headline}")
+    return _md(f"{name_verdict(outcome_of(record))}: {make_brief(record).sentence}")
 
 
 def summary_markdown(record: ComparisonRecord, page: str = "") -> str:

@@ -59,7 +59,7 @@ def test_the_summary_begins_with_the_page_and_has_the_deciding_rows(record_002: 
 
 
 def test_the_description_is_markdown_too(record_002: ComparisonRecord, hostile: str) -> None:
-    assert summary_description(record_002).startswith("? unknown: not comparable: both sides are commit 574ad3fb9")
+    assert summary_description(record_002).startswith("? unknown: Not comparable: both sides are commit 574ad3fb9")
     spoilt = summary_description(record_002.model_copy(update={"headline": hostile}))
     (block,) = [token for token in Permissive("commonmark").parse(spoilt) if token.type == "inline"]
     assert {part.type for part in block.children or ()} <= {"text", "text_special"}
