@@ -168,8 +168,9 @@ def _pod_cause(status: Object, state: Object) -> JobCause | None:
     if ended.get("reason") == "OOMKilled":
         return JobCause(type="OOMKilled", message="a pod used more memory than its machine or its limit has")
     for part in (waiting, ended):
-        if part.get("reason") in CANNOT_START:
-            return JobCause(type=part["reason"], message=str(part.get("message", "")))
+        if (kind := part.get("reason")) in CANNOT_START:
+            cure = "; set `image` of the target, or let the pods' service account read it" if "Image" in kind else ""
+            return JobCause(type=kind, message=f"{part.get('message', '')}{cure}")
     return None
 
 

@@ -321,7 +321,9 @@ def test_an_image_that_cannot_be_pulled(standin: Any, make_plan: MakePlan, direc
     plan = make_plan(THREE)
     launched = job.launch_or_attach(plan, directory)
     list(job.follow(launched, poll_s=0.05))
-    assert "maxview: the job was ended: ErrImagePull: failed to pull" in directory.log.read_text()
+    log = directory.log.read_text()
+    assert "maxview: the job was ended: ErrImagePull: failed to pull" in log
+    assert "; set `image` of the target" in log
     assert standin.names("jobsets") == []
 
 
