@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import exp, hypot, log, sqrt
+from math import atan2, hypot, sqrt
 from typing import Any
 
 from tasks.diff.decide_by_function import CURVE_LIMIT, rounding_of_loss
@@ -25,7 +25,7 @@ LEAST_METRIC = 1e-3  # size of a smaller metric: auxiliary losses that are 0 in 
 MIN_SIZE = 256  # values of a gradient whose rounding error is compared alone; of fewer values it is an accident
 MAX_GAPS = 12
 FIRST_MOMENT = "mu."  # of Adam: after the first step it is the gradient times a constant
-STATES_FROM_EQUAL_ARGUMENTS = ("step 0", "late")
+STATES_FROM_OWN_RESULTS = ("step 1", "step 2")  # of each chain; in the other states all start from equal arguments
 NARROW = ("f8", "bf16", "f16", "f32")
 
 type Row = Mapping[str, Any]
@@ -136,7 +136,7 @@ def _group(row: Row) -> str:
 
 def _rounding(states: Sequence[tuple[str, Sequence[Row]]]) -> Iterable[RoundingError]:
     """Yield the rounding errors of loss, gradient norm, gradients and parameters, over states with equal arguments."""
-    chosen = [rows for state, rows in states if state in STATES_FROM_EQUAL_ARGUMENTS]
+    chosen = [rows for state, rows in states if state not in STATES_FROM_OWN_RESULTS]
     kinds: dict[str, Callable[[Row], bool]] = {
         "loss": lambda row: row["role"] == "metric" and row["meaning"].split(".")[-1] == "loss",
         "gradient norm": lambda row: row["role"] == "metric" and row["meaning"].split(".")[-1] == "grad_norm",
@@ -145,10 +145,9 @@ def _rounding(states: Sequence[tuple[str, Sequence[Row]]]) -> Iterable[RoundingE
     }
     for quantity, belongs in kinds.items():
         errors = [_relative([row for row in rows if belongs(row)]) for rows in chosen]
-        known = [error for error in errors if error is not None]
-        if known:
-            sides = [sqrt(sum(error[side] ** 2 for error in known) / len(known)) for side in (0, 1)]
-            yield RoundingError(quantity=quantity, baseline=sides[0], candidate=sides[1])
+        if known := [error for error in errors if error is not None]:
+            baseline, candidate = _median_pair(known)
+            yield RoundingError(quantity=quantity, baseline=baseline, candidate=candidate)
 
 
 def _is_gradient(row: Row) -> bool:
@@ -163,24 +162,30 @@ def _relative(rows: Sequence[Row]) -> tuple[float, float] | None:
 
 
 def _worst_gradient(states: Sequence[tuple[str, Sequence[Row]]]) -> RoundingError | None:
-    """Return the gradient whose rounding error grew by the largest factor, on average over the states.
+    """Return the gradient whose rounding error grew by the largest factor; None if none grew.
 
-    Of stacked layers each layer has its own gradient: beside many layers, one that rounds worse would not show.
+    The factor is the median of the states. It has to grow in every state: in one state the last bit of a token can
+    choose other experts, in either arm. Of stacked layers each has its own gradient: beside many layers, one that
+    rounds worse would not show.
     """
     errors: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for state, rows in states:
-        if state in STATES_FROM_EQUAL_ARGUMENTS:
+        if state not in STATES_FROM_OWN_RESULTS:
             for row in (part for array in rows if _is_gradient(array) for part in _layers_of(array)):
                 if row["size"] >= MIN_SIZE and (error := _relative([row])) and min(error) > 0:
                     errors[row["meaning"].removeprefix(FIRST_MOMENT)].append(error)
-    means = {
-        name: tuple(exp(sum(log(error[side]) for error in found) / len(found)) for side in (0, 1))
-        for name, found in errors.items()
-    }
-    if not means:
+    grew = {name: _median_pair(pairs) for name, pairs in errors.items() if all(right > left for left, right in pairs)}
+    if not grew:
         return None
-    name = max(means, key=lambda name: means[name][1] / means[name][0])
-    return RoundingError(quantity=name, baseline=means[name][0], candidate=means[name][1])
+    name = max(grew, key=lambda name: grew[name][1] / grew[name][0])
+    return RoundingError(quantity=name, baseline=grew[name][0], candidate=grew[name][1])
+
+
+def _median_pair(errors: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the pair with the median ratio; of an even number, the geometric mean of the two in the middle."""
+    ordered = sorted(errors, key=lambda pair: atan2(pair[1], pair[0]))
+    lower, upper = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return sqrt(lower[0] * upper[0]), sqrt(lower[1] * upper[1])
 
 
 def _layers_of(row: Row) -> Iterable[Row]:

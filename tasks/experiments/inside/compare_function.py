@@ -109,9 +109,14 @@ def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
     found |= {"types": list_float_types(step.text for step in steps), "devices": max(step.devices for step in steps)}
     if settings.curve_steps:
         say(f"running {settings.curve_steps} steps for the band of rounding")
-        late = _curves(settings, baseline, candidate, sources, found["curves"])
-        (results,) = [one for one, _ in zip(run_both(baseline, candidate, *late), range(1), strict=False)]
-        states.append({"state": "late", "results": measure(steps[1].outputs, outputs, *results)})
+
+        def compare_at(state: str, arguments: Sequence[Any]) -> None:
+            own = candidate.first
+            given = [one.take(arguments).astype(own[n].dtype) if one else own[n] for n, one in enumerate(sources)]
+            results = next(run_both(baseline, candidate, arguments, given))
+            states.append({"state": state, "results": measure(steps[1].outputs, outputs, *results)})
+
+        _curves(settings, baseline, candidate, found["curves"], compare_at)
     return found
 
 
@@ -141,11 +146,15 @@ def run_both(
 
 
 def _curves(
-    settings: Settings, baseline: Arm, candidate: Arm, sources: Sequence[Source | None], curves: dict[str, Any]
-) -> tuple[list[Any], list[Any]]:
-    """Return both arms' arguments after the chains: both arms, the perturbed baseline, and one with longer updates.
+    settings: Settings,
+    baseline: Arm,
+    candidate: Arm,
+    curves: dict[str, Any],
+    compare_at: Callable[[str, Sequence[Any]], None],
+) -> None:
+    """Write the losses of each chain into `curves`: both arms, the perturbed baseline, and one with longer updates.
 
-    Writes the losses of each chain into `curves`. The late arguments are the baseline's, for both arms.
+    compare_at: gets the baseline's arguments after a quarter, a half, three quarters and all of the steps.
     """
     chains = {"baseline": (baseline, baseline.first), "candidate": (candidate, candidate.first)}
     for draw in range(DRAWS):
@@ -155,10 +164,14 @@ def _curves(
     running["longer"] = baseline.chain(baseline.plain, baseline.first, longer=LONGER)
     places = {name: loss_of(arm.step.outputs) for name, (arm, _) in chains.items()}
     curves.update({name: [] for name in chains})
-    began, state = time.monotonic(), list(baseline.first)
+    state, spent = list(baseline.first), 0.0
+    between = {settings.curve_steps * quarter // 4 for quarter in (1, 2, 3)} - set(range(CHAINED))
     for number in range(settings.curve_steps):
-        if number >= CHAINED and time.monotonic() - began > settings.curve_s:
+        if number >= CHAINED and spent > settings.curve_s:
             break
+        if number in between:
+            compare_at(f"step {number}", state)
+        began = time.monotonic()
         for name, chain in running.items():
             results = next(chain)
             if (place := places[name]) is not None:
@@ -166,9 +179,8 @@ def _curves(
             if name == "baseline":
                 for n, output in baseline.step.fed.items():
                     state[n] = results[output]
-    own = candidate.first
-    given = [source.take(state).astype(own[n].dtype) if source else own[n] for n, source in enumerate(sources)]
-    return state, given
+        spent += time.monotonic() - began
+    compare_at("late", state)
 
 
 def loss_of(outputs: Sequence[Slot]) -> int | None:

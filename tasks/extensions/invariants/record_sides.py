@@ -111,7 +111,7 @@ def _commands(side: Side) -> Iterator[dict[str, Any]]:
         moved = end_after(moved, moved.config["steps"])  # the run before it has left its own number in the config
     own = prepare(
         side.folder.absolute(), moved.environment, observe=True, runs=side.runs,
-        **{"batches": BATCHES, **side.recorder},
+        **{"batches": BATCHES, "platform": moved.config.get("hardware", ""), **side.recorder},
     )  # fmt: skip
     yield _command(moved, side.folder / LOG, own, own[VARIABLE])
 

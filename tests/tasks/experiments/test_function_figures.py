@@ -34,6 +34,19 @@ def test_one_of_many_stacked_layers_that_rounds_worse_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize(("factors", "called"), [((2.5, 0.7, 1.6, 1.9, 1.1), False), ((2.5, 1.9, 1.6, 1.9, 1.7), True)])
+def test_a_gradient_rounds_worse_if_it_does_in_every_state(factors: tuple[float, ...], called: bool) -> None:
+    """In one state the last bit of a token can choose other experts: its gradients then differ in either arm."""
+    states = [
+        {"state": name, "results": [
+            {"role": "optimizer", "meaning": "mu.gate", "size": 512, "type": "bf16", "norm": 1.0, "as_run": 0.0,
+             "float64": 0.0, "rounding": [1e-3, factor * 1e-3]}]}
+        for name, factor in zip(("step 0", "step 5", "step 10", "step 15", "late"), factors, strict=True)
+    ]  # fmt: skip
+    worst = summarise_function({"states": states, "curves": {}}).worst_gradient
+    assert (worst is not None and worst.ratio == pytest.approx(1.9)) is called
+
+
 def test_the_power_is_that_of_a_longer_update() -> None:
     """1e-12 of a weight is 1e-9 of an update of a thousandth; a loss that moves by 1 for 1 % must move by 4 × 0.1."""
     curves = {"baseline": [0.0, 0.0], "candidate": [0.0, 0.0], "perturbed 0": [0.1, -0.1], "longer": [1.0, -1.0]}

@@ -1,0 +1,38 @@
+"""A step that a fork records has its Pallas kernels interpreted, on the trainer's path for TPUs."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tasks.observe.recorder import INJECTED, VARIABLE, prepare, read_observation
+
+TRAINER = """
+import jax, jax.numpy as jnp
+from jax.experimental import pallas as pl
+def double(x, o):
+    o[...] = x[...] * 2.0
+def train_step(w, x):
+    assert jax.default_backend() == "tpu"
+    y = pl.pallas_call(double, jax.ShapeDtypeStruct((2, 4), x.dtype))(x @ w)
+    return w - 0.1 * x.T @ y
+jax.jit(train_step)(jnp.ones((4, 4)), jnp.ones((2, 4)))
+"""
+
+
+def test_a_fork_interprets_kernels(tmp_path: Path) -> None:
+    (tmp_path / "kernel_trainer.py").write_text(TRAINER)
+    own = prepare(tmp_path, {}, observe=True, platform="tpu")
+    paths = {"PYTHONPATH": f"{INJECTED}{os.pathsep}{tmp_path}", "JAX_PLATFORMS": "cpu"}
+    run = {
+        "argv": [sys.executable, "-m", "kernel_trainer"], "environment": {}, "log": str(tmp_path / "log"),
+        "settings": own[VARIABLE], "time_limit_s": 300,
+    }  # fmt: skip
+    (tmp_path / "runs.json").write_text(json.dumps({"modules": ["jax"], "runs": [[run]]}))
+    argv = [sys.executable, str(INJECTED / "fork_runs.py"), str(tmp_path / "runs.json")]
+    subprocess.run(argv, env=os.environ | paths, check=True, timeout=300)
+    found = read_observation(tmp_path)
+    assert (found.step, found.platform, found.notes) == ("train_step", "cpu", ())
+    assert "custom_call" not in gzip.decompress((tmp_path / "step.mlir.gz").read_bytes()).decode()
