@@ -6,9 +6,10 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import product
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from configs.environment import pass_on
@@ -22,6 +23,7 @@ from tasks.records import Observation
 from tasks.resolve.plans import hash_identity
 
 LANES = 2
+POLL_S = 0.5  # a wait without an end was not left after Ctrl-C
 # how MaxText and JAX refuse a kernel of another device
 NO_KERNEL = re.compile("Not supported on cpu|Only interpret mode is supported on CPU")
 EVALUATION = "eval_step"  # the trainers' name of the function that evaluates a batch
@@ -49,19 +51,29 @@ def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _:
     for pair in ready:
         groups.setdefault(pair.case, []).append(pair)
     with ThreadPoolExecutor(LANES) as pool, ThreadPoolExecutor(LANES) as others:
+        interrupt = Event()
         recordings: dict[Path, Future[dict[Path, Observation]]] = {}
         evaluations = {}
         for name, group in groups.items():
             own = {side.folder: side for pair in group for side in sides_of(pair, folder)}
             fresh = [side for place, side in own.items() if place not in recordings]
-            recorded = pool.submit(record_sides, fresh, folder / RECORDED, name)
+            recorded = pool.submit(record_sides, fresh, folder / RECORDED, name, interrupt)
             recordings |= dict.fromkeys([side.folder for side in fresh], recorded)
             needed = {place: recordings[place] for place in own}
             evaluations[others.submit(_evaluate_group, group, folder, needed)] = name
         say(f"{len(recordings)} steps to record for {len(ready)} pairs")
-        for done in as_completed(evaluations):
-            yield from done.result()
-            say(f"{evaluations[done]} is done")
+        try:
+            pending = set(evaluations)
+            while pending:
+                finished, pending = wait(pending, timeout=POLL_S, return_when=FIRST_COMPLETED)
+                for done in finished:
+                    yield from done.result()
+                    say(f"{evaluations[done]} is done")
+        except BaseException:  # also Ctrl-C: recordings end, and what has not begun does not begin
+            interrupt.set()
+            for one in (pool, others):
+                one.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def sides_of(pair: TwinPair, folder: Path) -> tuple[Side, Side]:

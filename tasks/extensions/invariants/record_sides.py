@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple, Self
 
 from configs.trainers import trainer_class
@@ -51,13 +52,16 @@ class Side(NamedTuple):
         return self._replace(folder=self.folder.with_name(f"{self.folder.name}-{name}"), recorder=own)
 
 
-def record_sides(sides: Sequence[Side], folder: Path, name: str) -> dict[Path, Observation]:
+def record_sides(
+    sides: Sequence[Side], folder: Path, name: str, interrupt: Event | None = None
+) -> dict[Path, Observation]:
     """Return the observations by folder. One process imports the trainer, and is forked for each side to record.
 
     folder: that of all recordings. name: of this call, for its files in `folder`. The sides have one trainer.
+    interrupt: set by another thread, ends the recording.
     """
     wanted = [side for side in sides if not side.is_recorded]
-    problem = _run(wanted, folder.absolute(), name) if wanted else ""
+    problem = _run(wanted, folder.absolute(), name, interrupt) if wanted else ""
     found = {}
     for side in sides:
         observation = read_ended(side.folder, side.plan.arm)
@@ -72,7 +76,7 @@ def record_sides(sides: Sequence[Side], folder: Path, name: str) -> dict[Path, O
     return found
 
 
-def _run(sides: Sequence[Side], folder: Path, name: str) -> str:
+def _run(sides: Sequence[Side], folder: Path, name: str, interrupt: Event | None) -> str:
     """Run the commands of all sides; return why they could not start, or ""."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = sides[0].plan
@@ -90,7 +94,7 @@ def _run(sides: Sequence[Side], folder: Path, name: str) -> str:
         }
     )
     try:
-        run_to_end(together, log)  # which makes the log's folder writable
+        run_to_end(together, log, interrupt=interrupt)  # which makes the log's folder writable
     except LaunchError as error:
         return f"{plan.arm} is not observed: {error}"
     if code := read_exit_code(log):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
+from threading import Event
 
 from configs.environment import pass_on
 from configs.installed import COMMIT_VARIABLE
@@ -186,14 +187,15 @@ def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> No
         end_session(handle, patience_s=grace_s)
 
 
-def run_to_end(plan: RunPlan, log: Path) -> None:
+def run_to_end(plan: RunPlan, log: Path, *, interrupt: Event | None = None) -> None:
     """Run the plan's command until it exits; its output goes to `log`. Raises LaunchError if the command cannot start.
 
     The command may also write to the log's folder. At the end, also after an interrupt, all its processes are ended.
+    interrupt: set by another thread, ends the command.
     """
     handle = launch(plan, log, writable=(log.parent.absolute(),))
     try:
-        while is_alive(handle):
+        while is_alive(handle) and not (interrupt and interrupt.is_set()):
             time.sleep(POLL_S)
     finally:
         stop(handle)

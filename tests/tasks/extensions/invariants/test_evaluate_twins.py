@@ -1,10 +1,13 @@
 """A real pair of our trainer: both sides are recorded in one process, and agree; a planted fault is found."""
 
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
 from tasks.experiments.inside.recorded_step import RecordedStep
+from tasks.extensions.invariants import evaluate_twins as evaluating
 from tasks.extensions.invariants.evaluate_twins import NO_KERNEL, compare_recorded, evaluate_twins, sides_of
 from tasks.extensions.invariants.twin_files import load_twins
 from tasks.extensions.invariants.twin_plans import TwinRequest, plan_twins
@@ -14,6 +17,25 @@ def test_the_kernel_of_another_device_is_no_fault_of_a_version() -> None:
     refused = "the trainer failed before its training step: NotImplementedError: Not supported on cpu."
     assert NO_KERNEL.search(refused)
     assert not NO_KERNEL.search("the trainer failed before its training step: ModuleNotFoundError: tensorflow")
+
+
+def test_an_interrupt_ends_the_recordings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ended = []
+
+    def record(_sides: Any, _folder: Path, _name: str, interrupt: Event) -> dict[Path, Any]:
+        ended.append(interrupt.wait(30))
+        return {}
+
+    def press(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    pairs, _ = plan_twins(TwinRequest(cases=("01_base", "07_mla", "06_moe")), load_twins(("scan",)), tmp_path)
+    monkeypatch.setattr(evaluating, "record_sides", record)
+    monkeypatch.setattr(evaluating, "wait", press)
+    with pytest.raises(KeyboardInterrupt):
+        list(evaluate_twins(pairs, tmp_path))
+    assert 1 <= len(ended) <= evaluating.LANES  # the third does not begin
+    assert all(ended)
 
 
 @pytest.mark.long
