@@ -25,6 +25,7 @@ class GatheredLog:
         self._held: list[bytes] = []  # possible last lines, not written yet
         self._broken = False  # whether the last line has no line break
         self.empty = True  # whether this flow has neither written nor kept text
+        self._has_lines = False  # whether the text contains lines of the job
 
     @property
     def closed(self) -> bool:
@@ -37,7 +38,7 @@ class GatheredLog:
 
     def keep(self) -> None:
         """Keep the earlier flow's text: later lines are appended to it."""
-        self.empty = False
+        self.empty, self._has_lines = False, True
 
     def close(self) -> None:
         """Release the lock."""
@@ -45,12 +46,18 @@ class GatheredLog:
 
     def add(self, line: bytes) -> Iterator[bytes]:
         """Write a line and yield the bytes written. Holds a possible last line back until another line follows."""
+        self._has_lines = True
         if line.startswith(_FRAME_END):
             self._held.append(line)
             return
         held, self._held = self._held, []  # the held lines were not the last lines: the trainer printed them
         for item in (*held, line):
             yield self._write(item)
+
+    def begin(self) -> Iterator[bytes]:
+        """Write the frame's first line if the job has written no line: without it, a log is of no known format."""
+        if not self._has_lines:
+            yield from self.note(f"XPK Start: {stamp()}")
 
     def note(self, line: str) -> Iterator[bytes]:
         """Write maxview's own line before the held last lines."""

@@ -90,6 +90,7 @@ class Attempt(QueuedAttempt):
         if log.empty and self._before:  # the pod's log is gone: keep the earlier flow's text
             log.keep()
             yield self._before
+        yield from log.begin()
         if others:
             log.reopen()
         for line in others:

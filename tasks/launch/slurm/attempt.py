@@ -12,7 +12,6 @@ from tasks.launch.slurm.allocation import read_run
 from tasks.launch.slurm.client import ENDS, JobState
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.settings import Slurm
-from tasks.launch.supervise import stamp
 from tasks.records import JobCause
 from tasks.store import RunDirectory
 
@@ -114,8 +113,7 @@ class Attempt(QueuedAttempt):
             self._end()  # it waits in vain, or SLURM has requeued it
         yield from self._add_new(log, last=True)
         cause = limit or self._find_cause()
-        if self._growing.is_empty:  # without this line, a log is of no known format
-            yield from log.note(f"XPK Start: {stamp()}")
+        yield from log.begin()
         if self._growing.exit_code != 0:
             yield from self._add_others(log)
         return cause, self._find_exit_code(cause)

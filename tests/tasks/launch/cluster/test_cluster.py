@@ -324,6 +324,7 @@ def test_an_image_that_cannot_be_pulled(standin: Any, make_plan: MakePlan, direc
     log = directory.log.read_text()
     assert "maxview: the job was ended: ErrImagePull: failed to pull" in log
     assert "; set `image` of the target" in log
+    assert error_of(directory).type == "ErrImagePull"
     assert standin.names("jobsets") == []
 
 
