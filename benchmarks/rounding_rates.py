@@ -25,7 +25,7 @@ from benchmarks.planted_changes import DECODER, PlantedChange, plant
 from benchmarks.same_function import plan_of
 from tasks.diff.decide_by_function import name_worse_rounding
 from tasks.experiments.function_figures import summarise_function
-from tasks.experiments.inside.compare_function import Arm, list_float_types, measure, run_both
+from tasks.experiments.inside.compare_function import PreparedArm, list_float_types, measure_results, run_both
 from tasks.experiments.inside.match import match
 from tasks.experiments.inside.recorded_step import RecordedStep, Slot
 from tasks.experiments.recordings import SIDES, record_arms
@@ -80,7 +80,7 @@ def judge(change: PlantedChange, folder: Path, draws: int) -> Iterator[tuple[boo
     )
     record_arms(plans, (folder / SIDES[0], folder / SIDES[1]))
     steps = RecordedStep(folder / SIDES[0]), RecordedStep(folder / SIDES[1])
-    arms = [Arm(step, step.first, step.batch) for step in steps]
+    arms = [PreparedArm(step, step.first, step.batch) for step in steps]
     inputs, outputs = match(steps[0].inputs, steps[1].inputs), match(steps[0].outputs, steps[1].outputs)
     types = list_float_types(step.text for step in steps)
 
@@ -88,7 +88,7 @@ def judge(change: PlantedChange, folder: Path, draws: int) -> Iterator[tuple[boo
         theirs = [source.take(given) if source else steps[1].first[n] for n, source in enumerate(inputs)]
         return {
             "state": state,
-            "results": measure(steps[1].outputs, outputs, *next(run_both(arms[0], arms[1], given, theirs))),
+            "results": measure_results(steps[1].outputs, outputs, *next(run_both(arms[0], arms[1], given, theirs))),
         }
 
     for seed in range(draws):

@@ -12,7 +12,7 @@ from prefect.runtime import flow_run
 
 from flows.step_parts import IO, show_link, show_text
 from tasks.publish.content.page_address import PublishedPage, find_page
-from tasks.publish.markdown.artifacts import summary_description, summary_markdown, table_rows
+from tasks.publish.markdown.artifacts import artifact_rows, summary_description, summary_markdown
 from tasks.publish.markdown.elements import artifact_key
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.records import ComparisonRecord, RunRecord
@@ -65,7 +65,7 @@ def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
 
 def show_rows(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     """Create the artifact of `summarise_step`."""
-    key, rows = artifact_key(name, "rows"), table_rows(comparisons)
+    key, rows = artifact_key(name, "rows"), artifact_rows(comparisons)
     outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import move_plan, run_to_end
 from tasks.launch.logs import read_exit_code
-from tasks.observe.recorder import prepare, read_observation
+from tasks.observe.recorder import prepare_recorder, read_observation
 from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
 from tasks.store.directories import config_text
@@ -42,7 +42,7 @@ def observe_arm(
     if folder.exists():
         shutil.rmtree(folder)
     moved = make_run_folder(plan, folder)
-    own = prepare(
+    own = prepare_recorder(
         folder.absolute(),
         moved.environment,
         observe=True,

@@ -50,7 +50,7 @@ def compare_functions(
     try:
         if not (result.exists() and json.loads(result.read_text(encoding="utf-8")).get("plans") == identity):
             recordings = recordings or (folder / SIDES[0], folder / SIDES[1])
-            measure(plans, names, recordings, result, identity, say)
+            measure_functions(plans, names, recordings, result, identity, say)
         found = summarise_function(json.loads(result.read_text(encoding="utf-8")))
         sentence = f"{found.sentence}; {stands_for}" if stands_for else found.sentence
         return found.model_copy(update={"stands_for": stands_for, "sentence": sentence})
@@ -58,7 +58,7 @@ def compare_functions(
         return refuse(str(error))
 
 
-def measure(
+def measure_functions(
     plans: Both[RunPlan], names: Both[str], recordings: Both[Path], result: Path, identity: str, say: Say
 ) -> None:
     """Record both steps and run the experiment; write its JSON object. Raises ValueError with a sentence."""
@@ -71,7 +71,7 @@ def measure(
         raise ValueError(f"float64 needs about {needed / GIB:.1f} GiB of memory, {there}")
     say(f"float64 needs about {needed / GIB:.1f} GiB of memory, and {free / GIB:.1f} GiB are free")
     devices, steps = max(one.devices for one in observations), int(plans[0].config["steps"])
-    evaluate(recordings, result, devices=devices, steps=steps, say=say)
+    evaluate_function(recordings, result, devices=devices, steps=steps, say=say)
     write_atomically(result, json.dumps(json.loads(result.read_text(encoding="utf-8")) | {"plans": identity}))
 
 
@@ -98,7 +98,7 @@ def _count(shape: Sequence[int]) -> int:
     return size
 
 
-def evaluate(recordings: Both[Path], result: Path, *, devices: int, steps: int, say: Say) -> None:
+def evaluate_function(recordings: Both[Path], result: Path, *, devices: int, steps: int, say: Say) -> None:
     """Run the experiment in a process with JAX, which writes its JSON object to `result`.
 
     steps: number of steps of the runs, chained for the band of rounding. Raises ValueError if the process fails.

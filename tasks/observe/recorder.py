@@ -17,7 +17,7 @@ VARIABLE = "MAXVIEW_OBSERVE"
 SETTINGS = "settings.json"
 
 
-def prepare(folder: Path, environment: Mapping[str, str], **settings: Any) -> dict[str, str]:
+def prepare_recorder(folder: Path, environment: Mapping[str, str], **settings: Any) -> dict[str, str]:
     """Write the recorder's settings into an existing folder; return the environment variables to set in the process.
 
     Deletes an old claim. environment: the process's other variables. settings: fields of the recorder's `Settings`.

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from configs.backends import settings_model
-from tasks.observe.recorder import prepare
+from tasks.observe.recorder import prepare_recorder
 from tasks.records import RunPlan, StartReport
 from tasks.records.run import START_FILE, START_FOLDER
 
@@ -24,7 +24,7 @@ def with_shared_start(plan: RunPlan) -> RunPlan:
     folder.mkdir(exist_ok=True)
     source = plan.start.taken_from
     start = str(Path(plan.directory).parent / source / START_FOLDER) if source else None
-    variables = prepare(folder, plan.environment, start=start)
+    variables = prepare_recorder(folder, plan.environment, start=start)
     return plan.model_copy(update={"environment": {**plan.environment, **variables}})
 
 

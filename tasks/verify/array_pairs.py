@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tasks.observe.inject.maxview_observe.meaning import Place, number_equal, place_of
+from tasks.observe.inject.maxview_observe.meaning import Place, meaning_of_array, number_equal
 from tasks.records import ArrayRole
 from tasks.verify.array_index import ArraySpec
 
@@ -43,7 +43,7 @@ def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[
 
 def _places(arrays: Iterable[ArraySpec]) -> dict[Place, ArraySpec]:
     ordered = sorted(arrays, key=lambda spec: _natural(spec.name))
-    return dict(zip(number_equal(place_of(spec.name) for spec in ordered), ordered, strict=True))
+    return dict(zip(number_equal(meaning_of_array(spec.name) for spec in ordered), ordered, strict=True))
 
 
 def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpec]) -> list[ArrayPair]:

@@ -33,7 +33,7 @@ from functools import partial
 import polars as pl
 
 from tasks.publish.page.log_lines import lines_of
-from tasks.publish.terminal.scrape_output import to_json
+from tasks.publish.terminal.scrape_output import reading_to_json
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape_text
 from tasks.scrape.window import slices
@@ -59,7 +59,7 @@ def texts_in(data: bytes) -> list[bytes]:
 
 def judge(written: Written, data: bytes, reading: LogReading) -> Iterator[str]:
     """The problems of a reading of damaged and wrapped data."""
-    to_json(reading)
+    reading_to_json(reading)
     # a page's logs are read without unwrapping: a colour code there is damage
     texts = texts_in(data) if reading.page is None else [data]
     if len(texts) != len(reading.runs):

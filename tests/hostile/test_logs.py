@@ -19,7 +19,7 @@ from flows.cli.app import call_command
 from tasks.diff.compare_logs import archive, compare_pair
 from tasks.ingest.given_logs import read_pair
 from tasks.launch.logs import LogLine, watch
-from tasks.publish.markdown.artifacts import summary_description, summary_markdown, table_rows
+from tasks.publish.markdown.artifacts import artifact_rows, summary_description, summary_markdown
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.terminal.report import print_comparison
 from tasks.records import ComparisonRecord, NextStep
@@ -87,7 +87,7 @@ def test_prefects_markdown_contains_no_links_or_mentions(compared: ComparisonRec
         # addresses that a renderer turns into links by itself
         outside_code = re.sub(r"(`+) .*? \1(?!`)", "", text)
         assert "://" not in outside_code
-    for row in table_rows([spoilt]):
+    for row in artifact_rows([spoilt]):
         assert all(isinstance(value, str) for value in row.values())
 
 

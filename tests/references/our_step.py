@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from configs.schema import TrainConfig
 from tasks.experiments.inside.compare_function import to_float64
 from tasks.experiments.inside.recorded_step import mlir_context
-from tasks.experiments.inside.run_program import Program
-from tasks.experiments.inside.widen import widen
+from tasks.experiments.inside.run_program import RunnableProgram
+from tasks.experiments.inside.widen import widen_program
 from tests.small_trainer import small_config
 
 type Arrays = dict[str, NDArray[Any]]
@@ -218,9 +218,9 @@ def widened_gradients(config: TrainConfig, weights: Arrays, arrays: Arrays) -> t
     kept = sorted(lowered._lowering.compile_args["kept_var_idx"])  # type: ignore[attr-defined]
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((state, ours.batch_of(arrays)))]
     with mlir_context():
-        text = widen(lowered.as_text())
+        text = widen_program(lowered.as_text())
     with jax.enable_x64(True):
-        results = Program(text, 1, quickly=True)([to_float64(leaves[n]) for n in kept])
+        results = RunnableProgram(text, 1, quickly=True)([to_float64(leaves[n]) for n in kept])
     count = len(jax.tree.leaves(state))
     metrics = jax.tree.unflatten(jax.tree.structure(lowered.out_info[1]), results[count:])
     named = name_arrays(ours.setup.api, jax.tree.unflatten(jax.tree.structure(state), results[:count]))

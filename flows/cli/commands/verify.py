@@ -59,12 +59,12 @@ def verify(
 
 def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
     from flows.cli.byte_progress import byte_progress, open_stderr
-    from tasks.publish.terminal.checkpoint_report import show_difference
+    from tasks.publish.terminal.checkpoint_report import print_difference
     from tasks.verify.compare_checkpoints import compare_checkpoints
 
     with byte_progress(open_stderr()) as progress:
         found = compare_checkpoints(checkpoint, other, on_progress=progress)
-    show_difference(found, as_json=as_json)
+    print_difference(found, as_json=as_json)
     return 0 if found.equal else 1
 
 

@@ -7,7 +7,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from flows.extensions.invariants.steps import evaluate_twins_step, publish_invariants_step, write_comment
+from flows.extensions.invariants.steps import comment_of_matrix, evaluate_twins_step, publish_invariants_step
 from flows.publish_steps import comment_step
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.make_record import request_twins
@@ -42,7 +42,7 @@ def invariants(options: InvariantsOptions) -> State[Any]:
     store = open_store(options.out)
     record, page = publish_invariants_step(evaluate_twins_step(options, store), store)
     if options.comment:
-        comment_step(write_comment(record, page), options.comment)
+        comment_step(comment_of_matrix(record, page), options.comment)
     log_result([(record.headline, page.shown)])
     if record.exit_status == 1:
         return Failed(name=CHANGED, message=record.headline)

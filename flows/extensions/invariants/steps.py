@@ -35,6 +35,6 @@ def publish_invariants_step(record: InvariantsRecord, store: Store) -> tuple[Inv
     return record, page
 
 
-def write_comment(record: InvariantsRecord, page: PublishedPage) -> str:
+def comment_of_matrix(record: InvariantsRecord, page: PublishedPage) -> str:
     """Return the comment on a pull request. It begins with a hidden marker, so that it is updated next time."""
     return f"{MARKER.format(f'invariants {record.trainer}')}\n{describe_markdown(record, page.shown)}"

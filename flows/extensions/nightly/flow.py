@@ -23,9 +23,9 @@ from flows.extensions.invariants.flow import invariants
 from flows.extensions.nightly.steps import finish_night_step, notify_night_step, plan_night_step, publish_night_step
 from flows.publish_steps import comment_step
 from tasks.diff.repeat_rule import Patience
-from tasks.extensions.invariants.describe_invariants import name_result
+from tasks.extensions.invariants.describe_invariants import name_twin
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
-from tasks.extensions.invariants.page import place_record, read_records
+from tasks.extensions.invariants.page import place_record, read_matrices
 from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
@@ -143,12 +143,12 @@ def evaluate_twins(plan: NightPlan, store: Store) -> Iterator[NightTwins]:
             headline = state.message or "the twins were not evaluated"
             yield NightTwins(comparison=cell.comparison, outcome="failed", headline=headline)
             continue
-        record = read_records(store, trainer)[-1]
+        record = read_matrices(store, trainer)[-1]
         yield NightTwins(
             comparison=cell.comparison,
             outcome=word,
             headline=record.headline,
-            broken=tuple(name_result(one, several=len(cases) > 1) for one in record.having("another")),
+            broken=tuple(name_twin(one, several=len(cases) > 1) for one in record.having("another")),
             page=find_page(place_record(record, store) / PAGE, store).shown,
             next=record.next,
         )

@@ -19,10 +19,10 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from tasks.experiments.inside.match import Source, find_layer_axes, match
+from tasks.experiments.inside.match import ArrayOrigin, find_layer_axes, match
 from tasks.experiments.inside.recorded_step import RecordedStep, Slot, mlir_context
-from tasks.experiments.inside.run_program import Program
-from tasks.experiments.inside.widen import NoFunction, as_run, widen
+from tasks.experiments.inside.run_program import RunnableProgram
+from tasks.experiments.inside.widen import NoFunction, as_run, widen_program
 
 CHAINED = 3  # steps from the first arguments; at a warm-up's step 0 the learning rate is 0
 DRAWS = 2  # number of perturbed chains
@@ -32,7 +32,7 @@ _FLOAT = re.compile(r"[x<](bf16|f8\w+|f16|f32|f64)>")
 
 
 @dataclass(frozen=True)
-class Settings:
+class FunctionSettings:
     """Both recordings, and the limits of the chains as run."""
 
     baseline: str
@@ -41,16 +41,16 @@ class Settings:
     curve_s: float = 20.0  # seconds after which these chains end
 
 
-class Arm:
+class PreparedArm:
     """One arm's step, compiled as it is and in float64, with the arguments of its first call."""
 
     def __init__(self, step: RecordedStep, first: Sequence[np.ndarray], batches: Callable[[int], dict[int, Any]]):
         self.step, self.first, self.batches = step, list(first), batches
         with mlir_context():
-            plain, wide = as_run(step.text), widen(step.text)
-        self.plain, self.wide = Program(plain, step.devices), Program(wide, step.devices, quickly=True)
+            plain, wide = as_run(step.text), widen_program(step.text)
+        self.plain, self.wide = RunnableProgram(plain, step.devices), RunnableProgram(wide, step.devices, quickly=True)
 
-    def chain(self, program: Program, arguments: Sequence[Any], *, longer: float = 0.0) -> Iterator[list[Any]]:
+    def chain(self, program: RunnableProgram, arguments: Sequence[Any], *, longer: float = 0.0) -> Iterator[list[Any]]:
         """Yield the results of each step, each from the state after the step before and its own batch.
 
         longer: share by which the update of each weight is longer than the program's.
@@ -69,7 +69,7 @@ class Arm:
                 given[n] = to_float64(value) if wide else value
 
 
-def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
+def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dict[str, Any]:
     """Return the measured differences. Raises ValueError with a sentence if the steps cannot be compared."""
     steps = read_step("baseline", settings.baseline), read_step("candidate", settings.candidate)
     sources = match(steps[0].inputs, steps[1].inputs)
@@ -82,7 +82,7 @@ def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
             f"the baseline has no counterpart of the candidate's {', '.join(lost[:3])}: their states differ"
         )
     say("compiling both steps, as they are and in float64")
-    baseline = Arm(steps[0], steps[0].first, steps[0].batch)
+    baseline = PreparedArm(steps[0], steps[0].first, steps[0].batch)
 
     def batches(number: int) -> dict[int, Any]:
         theirs = [*steps[0].first]
@@ -93,7 +93,7 @@ def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
 
     first = [source.take(steps[0].first) if source else steps[1].first[n] for n, source in enumerate(sources)]
     first = [one.astype(like.dtype) for one, like in zip(first, steps[1].first, strict=True)]
-    candidate = Arm(steps[1], first, batches)
+    candidate = PreparedArm(steps[1], first, batches)
     outputs = match(steps[0].outputs, steps[1].outputs)
     say(f"running {CHAINED} steps of each")
     states = []
@@ -101,7 +101,7 @@ def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
     for number, results in zip(
         range(CHAINED), run_both(baseline, candidate, baseline.first, candidate.first), strict=False
     ):
-        states.append({"state": f"step {number}", "results": measure(steps[1].outputs, outputs, *results)})
+        states.append({"state": f"step {number}", "results": measure_results(steps[1].outputs, outputs, *results)})
         wide = results[1]
         updates = [{"norm": distance(wide[n], 0.0), "update": distance(wide[n], old)} for n, old in weights.items()]
         weights = {n: wide[n] for n in weights}
@@ -114,7 +114,7 @@ def compare(settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
             own = candidate.first
             given = [one.take(arguments).astype(own[n].dtype) if one else own[n] for n, one in enumerate(sources)]
             results = next(run_both(baseline, candidate, arguments, given))
-            states.append({"state": state, "results": measure(steps[1].outputs, outputs, *results)})
+            states.append({"state": state, "results": measure_results(steps[1].outputs, outputs, *results)})
 
         _curves(settings, baseline, candidate, found["curves"], compare_at)
     return found
@@ -134,7 +134,7 @@ def list_float_types(texts: Iterable[str]) -> list[str]:
 
 
 def run_both(
-    baseline: Arm, candidate: Arm, first: Sequence[Any], other: Sequence[Any]
+    baseline: PreparedArm, candidate: PreparedArm, first: Sequence[Any], other: Sequence[Any]
 ) -> Iterator[tuple[list[Any], ...]]:
     """Yield the results of each step: the baseline's as run and in float64, then the candidate's."""
     chains = [
@@ -146,9 +146,9 @@ def run_both(
 
 
 def _curves(
-    settings: Settings,
-    baseline: Arm,
-    candidate: Arm,
+    settings: FunctionSettings,
+    baseline: PreparedArm,
+    candidate: PreparedArm,
     curves: dict[str, Any],
     compare_at: Callable[[str, Sequence[Any]], None],
 ) -> None:
@@ -158,7 +158,7 @@ def _curves(
     """
     chains = {"baseline": (baseline, baseline.first), "candidate": (candidate, candidate.first)}
     for draw in range(DRAWS):
-        chains[f"perturbed {draw}"] = (baseline, perturb(baseline.step.inputs, baseline.first, draw))
+        chains[f"perturbed {draw}"] = (baseline, perturb_weights(baseline.step.inputs, baseline.first, draw))
     running = {name: arm.chain(arm.plain, first) for name, (arm, first) in chains.items()}
     chains["longer"] = chains["baseline"]
     running["longer"] = baseline.chain(baseline.plain, baseline.first, longer=LONGER)
@@ -191,7 +191,7 @@ def loss_of(outputs: Sequence[Slot]) -> int | None:
     return next(iter(named or (numbers if len(numbers) == 1 else [])), None)
 
 
-def perturb(inputs: Sequence[Slot], values: Sequence[Any], draw: int) -> list[Any]:
+def perturb_weights(inputs: Sequence[Slot], values: Sequence[Any], draw: int) -> list[Any]:
     """Return the arguments with every weight times (1 + half a unit in its last place · N(0, 1))."""
     random = np.random.default_rng(draw)
     found = []
@@ -204,8 +204,13 @@ def perturb(inputs: Sequence[Slot], values: Sequence[Any], draw: int) -> list[An
     return found
 
 
-def measure(
-    slots: Sequence[Slot], sources: Sequence[Source | None], a: list[Any], a64: list[Any], b: list[Any], b64: list[Any]
+def measure_results(
+    slots: Sequence[Slot],
+    sources: Sequence[ArrayOrigin | None],
+    a: list[Any],
+    a64: list[Any],
+    b: list[Any],
+    b64: list[Any],
 ) -> list[dict[str, Any]]:
     """Return for each common result its norm in float64 and four distances.
 
@@ -263,7 +268,7 @@ def _must_match(slot: Slot) -> bool:
     return slot.role in ("parameter", "optimizer", "data", "quantisation") and slot.is_float
 
 
-def _unmatched(steps: tuple[RecordedStep, RecordedStep], sources: Sequence[Source | None]) -> list[str]:
+def _unmatched(steps: tuple[RecordedStep, RecordedStep], sources: Sequence[ArrayOrigin | None]) -> list[str]:
     used = {place for source in sources if source for place in source.places}
     found = [f"baseline: {slot.meaning}" for n, slot in enumerate(steps[0].inputs) if n not in used]
     found += [
@@ -276,9 +281,9 @@ def main(argv: Sequence[str]) -> int:
     """Write the result as JSON: {"error": sentence} if the steps cannot be compared."""
     jax.config.update("jax_enable_x64", True)
     began = time.monotonic()
-    settings = Settings(**json.loads(Path(argv[0]).read_text(encoding="utf-8")))
+    settings = FunctionSettings(**json.loads(Path(argv[0]).read_text(encoding="utf-8")))
     try:
-        found = compare(settings, lambda text: print(f"progress: {text}", file=sys.stderr, flush=True))
+        found = compare_steps(settings, lambda text: print(f"progress: {text}", file=sys.stderr, flush=True))
     except (ValueError, NoFunction) as error:
         found = {"error": str(error)}
     found |= {"seconds": time.monotonic() - began, "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}

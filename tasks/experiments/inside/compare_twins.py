@@ -21,11 +21,11 @@ import jax
 import numpy as np
 
 from tasks.experiments.inside.compare_function import distance, to_float64
-from tasks.experiments.inside.match import Source, match
+from tasks.experiments.inside.match import ArrayOrigin, match
 from tasks.experiments.inside.plant import plant
 from tasks.experiments.inside.recorded_step import RecordedStep, Slot, mlir_context
-from tasks.experiments.inside.run_program import Program
-from tasks.experiments.inside.widen import NoFunction, widen
+from tasks.experiments.inside.run_program import RunnableProgram
+from tasks.experiments.inside.widen import NoFunction, widen_program
 
 STEPS = 3  # chained; at a warm-up's step 0 the learning rate is 0
 KEPT = 5  # programs, and results of a side
@@ -40,7 +40,7 @@ class NotMapped(ValueError):
 
 
 @dataclass(frozen=True)
-class Pair:
+class TwinPair:
     """Two recordings, and how the right side's arrays are made from the left side's."""
 
     result: str  # file of the result
@@ -60,9 +60,9 @@ class Wide:
         self.step = RecordedStep(Path(folder))
         with mlir_context():
             text, self.change = plant(self.step.text, planted) if planted else (self.step.text, "")
-            self.text = widen(text)
+            self.text = widen_program(text)
 
-    def chain(self, program: Program, first: Arrays, batches: Sequence[dict[int, Any]]) -> Iterator[list[Any]]:
+    def chain(self, program: RunnableProgram, first: Arrays, batches: Sequence[dict[int, Any]]) -> Iterator[list[Any]]:
         """Yield the results of each step, each from the state after the step before and its own batch."""
         given = program.put([to_float64(one) for one in first])
         for batch in ({}, *batches):
@@ -79,7 +79,7 @@ class Twins:
 
     def __init__(self) -> None:
         self.sides: dict[str, Wide] = {}  # folder → step, without planted changes
-        self.programs: dict[str, Program] = {}  # text → program
+        self.programs: dict[str, RunnableProgram] = {}  # text → program
         self.results: dict[str, list[list[Any]]] = {}  # digest of text and arguments → the results of each step
 
     def read(self, folder: str) -> Wide:
@@ -94,12 +94,12 @@ class Twins:
             digest.update(np.ascontiguousarray(one).view(np.uint8).data)
         key = digest.hexdigest()
         if key not in self.results:
-            program = self.programs.pop(wide.text, None) or Program(wide.text, wide.step.devices, quickly=True)
+            program = self.programs.pop(wide.text, None) or RunnableProgram(wide.text, wide.step.devices, quickly=True)
             _keep(self.programs, wide.text, program)
             return _keep(self.results, key, list(wide.chain(program, first, batches)))
         return _keep(self.results, key, self.results.pop(key))
 
-    def compare(self, pair: Pair) -> dict[str, Any]:
+    def compare(self, pair: TwinPair) -> dict[str, Any]:
         """Return the measured differences of a pair. Raises ValueError with a sentence if it cannot be compared."""
         if pair.exact:
             return compare_arguments(RecordedStep(Path(pair.left)), RecordedStep(Path(pair.right)))
@@ -111,7 +111,7 @@ class Twins:
             places = {slot.meaning: n for n, slot in enumerate(step.inputs) if slot.role == "data"}
             for n, slot in enumerate(own.inputs):
                 if slot.role == "data" and slot.meaning in places:
-                    inputs[n] = Source((places[slot.meaning],), lambda values: values[0])
+                    inputs[n] = ArrayOrigin((places[slot.meaning],), lambda values: values[0])
         lost = [slot for slot, source in zip(own.inputs, inputs, strict=True) if source is None and _must_match(slot)]
         if lost:
             names = ", ".join(f"{slot.meaning} {list(slot.shape)}" for slot in lost[:3])
@@ -125,7 +125,7 @@ class Twins:
             theirs = list(step.first)
             for n, value in step.batch(number).items():
                 theirs[n] = value
-            theirs = arrange(pair.batch, step, theirs, own)
+            theirs = arrange_batch(pair.batch, step, theirs, own)
             values = [source.take(theirs) if source else own.first[n] for n, source in enumerate(inputs)]
             return [one.astype(like.dtype) for one, like in zip(values, own.first, strict=True)]
 
@@ -137,7 +137,7 @@ class Twins:
         theirs = self.run(left, step.first, [step.batch(n) for n in range(1, STEPS)])
         ours = self.run(right, given(0), [batch(n) for n in range(1, pair.steps)])
         states = [
-            {"state": f"step {n}", "results": measure(own.outputs, outputs, *both)}
+            {"state": f"step {n}", "results": measure_twins(own.outputs, outputs, *both)}
             for n, both in enumerate(zip(theirs, ours, strict=False))
         ]
         used = {place for source in outputs if source for place in source.places}
@@ -178,7 +178,7 @@ def _count_different(left: Any, right: Any) -> int:
     return int(np.any(np.not_equal(*pairs), axis=1).sum())
 
 
-def arrange(batch: str, step: RecordedStep, values: list[Any], own: RecordedStep) -> list[Any]:
+def arrange_batch(batch: str, step: RecordedStep, values: list[Any], own: RecordedStep) -> list[Any]:
     """Return the left side's arguments with the sequences of its batch in another order, or with a text in each."""
     data = [n for n, slot in enumerate(step.inputs) if slot.role == "data" and len(slot.shape) > 1]
     if batch == "reversed":
@@ -211,8 +211,8 @@ def split_texts(slots: Sequence[Slot], values: list[Any], data: Sequence[int], r
 
 
 def join(
-    sources: list[Source | None], theirs: Sequence[Slot], ours: Sequence[Slot], parameters: dict[str, Any]
-) -> list[Source | None]:
+    sources: list[ArrayOrigin | None], theirs: Sequence[Slot], ours: Sequence[Slot], parameters: dict[str, Any]
+) -> list[ArrayOrigin | None]:
     """Return the sources with those of arrays that are made from several, as a twin's file says."""
     names = {(slot.role, slot.meaning): n for n, slot in enumerate(theirs)}
     found = list(sources)
@@ -223,7 +223,7 @@ def join(
                 path = slot.meaning.removesuffix(end)
                 places = tuple(names[slot.role, path + part] for part in parts if (slot.role, path + part) in names)
                 if len(places) == len(parts):
-                    found[n] = Source(places, _joiner(how, slot.shape))
+                    found[n] = ArrayOrigin(places, _joiner(how, slot.shape))
     return found
 
 
@@ -239,8 +239,8 @@ def _joiner(how: dict[str, Any], shape: tuple[int, ...]) -> Callable[[Sequence[A
     return joined
 
 
-def measure(
-    slots: Sequence[Slot], sources: Sequence[Source | None], left: Arrays, right: Arrays
+def measure_twins(
+    slots: Sequence[Slot], sources: Sequence[ArrayOrigin | None], left: Arrays, right: Arrays
 ) -> list[dict[str, Any]]:
     """Return for each common result both norms, the distance, and the factor that fits the right side best.
 
@@ -289,7 +289,7 @@ def main(argv: Sequence[str]) -> int:
     gc.freeze()  # collections leave out what was imported
     twins = Twins()
     for settings in json.loads(Path(argv[0]).read_text(encoding="utf-8"))["pairs"]:
-        pair, began = Pair(**settings), time.monotonic()
+        pair, began = TwinPair(**settings), time.monotonic()
         try:
             found = twins.compare(pair)
         except (ValueError, NoFunction) as error:

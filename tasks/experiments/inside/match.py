@@ -17,7 +17,7 @@ _INDEX = re.compile(r"(?:^|(?<=\.))(?P<name>[A-Za-z]\w*?)[_.](?P<index>\d+)(?=\.
 
 
 @dataclass(frozen=True)
-class Source:
+class ArrayOrigin:
     """How an array of one arm is made from arrays of the other arm: their indices, and the function that makes it."""
 
     places: tuple[int, ...]
@@ -28,32 +28,32 @@ class Source:
         return self.make([values[place] for place in self.places])
 
 
-def match(theirs: Sequence[Slot], ours: Sequence[Slot]) -> list[Source | None]:
+def match(theirs: Sequence[Slot], ours: Sequence[Slot]) -> list[ArrayOrigin | None]:
     """Return for each of our slots how it is made from their slots; None without a counterpart."""
     places = {(slot.role, slot.meaning): n for n, slot in enumerate(theirs)}
-    found: list[Source | None] = [None] * len(ours)
+    found: list[ArrayOrigin | None] = [None] * len(ours)
     for n, slot in enumerate(ours):
         place = places.get((slot.role, slot.meaning))
         if place is not None and _fits(theirs[place], slot):
-            found[n] = Source((place,), _reshaper(slot.shape))
+            found[n] = ArrayOrigin((place,), _reshaper(slot.shape))
     rest, missing = _left_over(theirs, found)
     for singles, stacked, ours_are_single in ((missing, rest, True), (rest, missing, False)):
         lists = (ours, theirs) if ours_are_single else (theirs, ours)
         for whole, (axis, parts) in _find_stacks(singles, stacked, *lists).items():
             if ours_are_single:
                 for index, part in enumerate(parts):
-                    found[part] = Source((whole,), _taker(axis, index))
+                    found[part] = ArrayOrigin((whole,), _taker(axis, index))
             else:
-                found[whole] = Source(tuple(parts), _stacker(axis))
+                found[whole] = ArrayOrigin(tuple(parts), _stacker(axis))
     rest, missing = _left_over(theirs, found)
     similar = [{n: ((slots[n].role, slots[n].shape), slots[n].meaning) for n in places if slots[n].role in SIMILAR}
                for slots, places in ((theirs, rest), (ours, missing))]  # fmt: skip
     for n, place in pair_similar(*similar).items():
-        found[n] = Source((place,), _reshaper(ours[n].shape))
+        found[n] = ArrayOrigin((place,), _reshaper(ours[n].shape))
     return found
 
 
-def _left_over(theirs: Sequence[Slot], found: Sequence[Source | None]) -> tuple[list[int], list[int]]:
+def _left_over(theirs: Sequence[Slot], found: Sequence[ArrayOrigin | None]) -> tuple[list[int], list[int]]:
     """Return the indices of their and of our slots without a counterpart."""
     used = {place for source in found if source for place in source.places}
     return [n for n in range(len(theirs)) if n not in used], [n for n, source in enumerate(found) if source is None]

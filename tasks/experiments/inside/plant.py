@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from tasks.experiments.inside.recorded_step import parse
+from tasks.experiments.inside.recorded_step import parse_program
 from tasks.experiments.inside.widen import walk
 
 SCALE = 1.01
@@ -22,7 +22,7 @@ def plant(text: str, kind: str) -> tuple[str, str]:
 
     Needs a context of MLIR.
     """
-    module = parse(text)
+    module = parse_program(text)
     places = PLANTS[kind](module)
     if not places:
         raise ValueError(f"the program has no place for: {kind}")
@@ -37,7 +37,7 @@ def scale_gradient(module: Any) -> str:
         return ""
     operation = found[len(found) // 2]
     _after(operation, lambda result: _binary("multiply", result, _constant(result.type, SCALE)))
-    return f"× {SCALE} at {place_of(operation)}"
+    return f"× {SCALE} at {line_of(operation)}"
 
 
 def leave_out_reduction(module: Any) -> str:
@@ -55,7 +55,7 @@ def leave_out_reduction(module: Any) -> str:
     mask = np.broadcast_to(kept, shape)
     with operation.location, ir.InsertionPoint(operation):
         operation.operands[0] = _binary("multiply", operand, _constant(operand.type, mask))
-    return f"(half of a sum) at {place_of(operation)}"
+    return f"(half of a sum) at {line_of(operation)}"
 
 
 def shift_mask(module: Any) -> str:
@@ -73,7 +73,7 @@ def shift_mask(module: Any) -> str:
         if word and isinstance(kind.element_type, ir.IntegerType) and len(kind.shape) > 1:
             changed = direction.replace(f" {word}>", f" {other[word]}>")
             operation.attributes[DIRECTION] = ir.Attribute.parse(changed)
-            return f"({word} → {other[word]}) at {place_of(operation)}"
+            return f"({word} → {other[word]}) at {line_of(operation)}"
     return ""
 
 
@@ -142,7 +142,7 @@ PLANTS: dict[str, Callable[[Any], str]] = dict(
 )
 
 
-def place_of(operation: Any) -> str:
+def line_of(operation: Any) -> str:
     """Return the file and line of an operation of a program with locations; "an operation" without."""
     text = str(operation.location)
     parts = [part for part in text.split('"') if part.endswith(".py")]

@@ -38,7 +38,7 @@ def record(arm: Mapping[str, Any], folder: Path, environment: Mapping[str, str])
     subprocess.run(arm["argv"], env=own, cwd=arm["cwd"], stdin=subprocess.DEVNULL, check=False)
 
 
-def run(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def record_and_run(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the result of `take_turns`, or {"error": sentence, "arm": name}."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAXVIEW_", "JAX_DUMP"))}
     arms, settings, result = given["arms"], folder / "turns.json", folder / "result.json"
@@ -74,7 +74,7 @@ def run(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Print the result of the specification."""
     with tempfile.TemporaryDirectory() as folder:
-        found = run(json.loads(sys.argv[1].replace(PLACE, folder)), Path(folder))
+        found = record_and_run(json.loads(sys.argv[1].replace(PLACE, folder)), Path(folder))
     print(MARK + json.dumps(found), flush=True)
 
 

@@ -69,8 +69,8 @@ class RecordedStep:
         self._stored = {key.partition("|")[2]: stored[key] for key in stored.files}
         self.names = list(self._stored)
         with mlir_context():
-            module = parse(self.text)
-            self.devices = count_devices(module)
+            module = parse_program(self.text)
+            self.devices = devices_of(module)
             main = find_main(module)
             arguments = main.regions[0].blocks[0].arguments
             types = [str(one.type) for one in arguments]
@@ -129,7 +129,8 @@ class RecordedStep:
     def first(self) -> list[np.ndarray]:
         """The values of the inputs in the first call."""
         return [
-            restore(self._stored[self.names[place]], slot) for place, slot in zip(self.kept, self.inputs, strict=True)
+            restore_array(self._stored[self.names[place]], slot)
+            for place, slot in zip(self.kept, self.inputs, strict=True)
         ]
 
     @cached_property
@@ -148,9 +149,10 @@ class RecordedStep:
             return {n: self.first[n] for n in fresh}
         stored = np.load(batch_file(self.folder, turn), allow_pickle=False)
         values = {key.partition("|")[2]: stored[key] for key in stored.files}
+        names = {n: self.names[self.kept[n]] for n in fresh}
         return {
-            n: restore(values[name], self.inputs[n]) if (name := self.names[self.kept[n]]) in values else self.first[n]
-            for n in fresh
+            n: restore_array(values[name], self.inputs[n]) if name in values else self.first[n]
+            for n, name in names.items()
         }
 
 
@@ -167,7 +169,7 @@ def mlir_context() -> Iterator[None]:
         yield
 
 
-def parse(text: str) -> Any:
+def parse_program(text: str) -> Any:
     """Return the module of a program's text. Raises ValueError if this JAX cannot parse it."""
     try:
         return ir.Module.parse(text)
@@ -196,7 +198,7 @@ def numpy_type(kind: str) -> np.dtype[Any]:
     return np.dtype(_TYPES.get(kind) or (f"{_WORDS[found[1]]}{found[2]}" if found else kind))
 
 
-def restore(bits: np.ndarray, slot: Slot) -> np.ndarray:
+def restore_array(bits: np.ndarray, slot: Slot) -> np.ndarray:
     """Return stored bits as an array of the slot's type and shape."""
     kind = numpy_type(slot.type)
     values = (
@@ -205,7 +207,7 @@ def restore(bits: np.ndarray, slot: Slot) -> np.ndarray:
     return values.reshape(slot.shape)
 
 
-def count_devices(module: Any) -> int:
+def devices_of(module: Any) -> int:
     """Return the number of devices that a program is for."""
     attributes = module.operation.attributes
     name = "mhlo.num_partitions"

@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.xla_client import CompileOptions, DeviceAssignment, DeviceList
 
 
-class Program:
+class RunnableProgram:
     """One compiled program. All arguments and results are whole on every device."""
 
     def __init__(self, text: str, devices: int, *, quickly: bool = False):

@@ -32,7 +32,7 @@ MIN_DRAWS = 12  # draws that the limit should allow
 
 
 @dataclass(frozen=True)
-class Settings:
+class TurnsSettings:
     """Both recordings, the rule, and the limit."""
 
     baseline: str  # folder of the recording
@@ -151,7 +151,7 @@ class Duet:
             arm.unload()
 
 
-def measure(duet: Duet, rule: Rule, limit_s: float, say: Callable[[str], None]) -> TurnsResult:
+def make_draws(duet: Duet, rule: Rule, limit_s: float, say: Callable[[str], None]) -> TurnsResult:
     """Make draws until the difference is decided, or until the limit is reached. Raises Broken."""
     began = time.monotonic()
     rounds, steps = _plan_draws(duet, limit_s)
@@ -207,14 +207,14 @@ def _plan_draws(duet: Duet, limit_s: float) -> tuple[int, int]:
     return min(max(round(wanted), ROUNDS[0]), ROUNDS[1]), steps
 
 
-def _open(settings: Settings, arm: int, folder: Path) -> TimedArm:
+def _open(settings: TurnsSettings, arm: int, folder: Path) -> TimedArm:
     if settings.pythons is None:
         return TimedProgram(folder)
     return RemoteProgram(folder, *settings.pythons[arm])
 
 
-def run(
-    settings: Settings, say: Callable[[str], None], note: Callable[[str, int], object] = lambda name, rounds: None
+def run_turns(
+    settings: TurnsSettings, say: Callable[[str], None], note: Callable[[str, int], object] = lambda name, rounds: None
 ) -> dict[str, Any]:
     """Return the result as JSON; see the module."""
     arms: list[TimedArm] = []
@@ -228,7 +228,7 @@ def run(
     try:
         rule = Rule(settings.chance, settings.tolerance, settings.least)
         duet = Duet(arms, note=lambda arm, rounds: note(settings.names[arm], rounds))
-        return asdict(measure(duet, rule, settings.limit_s, say))
+        return asdict(make_draws(duet, rule, settings.limit_s, say))
     except Broken as error:
         return {"error": str(error), "arm": settings.names[error.arm]}
 
@@ -237,7 +237,8 @@ def main(argv: Sequence[str]) -> int:
     """Write the result of the settings' file."""
     given = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
     note = TurnNote(Path(argv[1])).write
-    found = run(Settings(**given), lambda text: print(f"progress: {text}", file=sys.stderr, flush=True), note)
+    settings = TurnsSettings(**given)
+    found = run_turns(settings, lambda text: print(f"progress: {text}", file=sys.stderr, flush=True), note)
     Path(argv[1]).write_text(json.dumps(found), encoding="utf-8")
     return 0
 

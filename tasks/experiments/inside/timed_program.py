@@ -156,14 +156,14 @@ class TimedProgram:
         gc.collect(0)
         gc.disable()
         try:
-            threads = read_threads()
+            threads = read_thread_times()
             wall, cpu = time.perf_counter(), time.process_time()
             for _ in range(steps):
                 results = self._run()
             jax.block_until_ready(results)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             if self.devices[0].platform == "cpu":
-                wall -= waited_seconds(wall, threads, read_threads())
+                wall -= waited_seconds(wall, threads, read_thread_times())
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
             kind = OutOfMemory if _is_memory(error) else ValueError
             raise kind(f"its step failed: {_first_line(error)}") from error
@@ -232,7 +232,7 @@ def _peak_bytes(executable: Any) -> int | None:
 type Threads = dict[str, tuple[int, int]]  # thread → nanoseconds for which it ran, and waited for a processor
 
 
-def read_threads() -> Threads:
+def read_thread_times() -> Threads:
     """Return the run and wait times of each thread of this process; empty on other systems than Linux."""
     found: Threads = {}
     for thread in os.listdir(THREADS) if THREADS.is_dir() else ():

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from tasks.experiments.inside.recorded_step import count_devices, find_main, parse
+from tasks.experiments.inside.recorded_step import devices_of, find_main, parse_program
 
 # custom calls that compute nothing, or that take any type
 PASSED = frozenset({
@@ -33,9 +33,9 @@ class NoFunction(ValueError):
     """The program has a part that no float64 arithmetic of XLA can evaluate."""
 
 
-def widen(text: str) -> str:
+def widen_program(text: str) -> str:
     """Return the program's text in float64. Raises NoFunction, ValueError. Needs a context of MLIR."""
-    module = parse(text)
+    module = parse_program(text)
     check_calls(module)
     for operation in list(walk(module.operation)):
         _widen_operation(operation)
@@ -45,7 +45,7 @@ def widen(text: str) -> str:
 
 def as_run(text: str) -> str:
     """Return the program's text without donation and placement of arguments, which one process cannot keep."""
-    module = parse(text)
+    module = parse_program(text)
     check_calls(module, floats=False)
     strip_placement(module)
     return str(module)
@@ -87,7 +87,7 @@ def _placed(attributes: Any, placement: dict[str, Any]) -> Any:
 
 def _whole(module: Any, rank: int) -> dict[str, Any]:
     """Return the attribute of an array that is whole on every device; without one, the compiler may split it."""
-    if count_devices(module) == 1:
+    if devices_of(module) == 1:
         return {}
     mesh = next((held.operation for held in module.body.operations if held.operation.name == "sdy.mesh"), None)
     if mesh is None:

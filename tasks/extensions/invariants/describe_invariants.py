@@ -19,12 +19,12 @@ def describe_invariants(record: InvariantsRecord, *, full: bool = False) -> list
     for one in broken if full else broken[:MAX_BROKEN]:
         first = f", first at {one.first}" if one.first else ""
         broke = f" · broke at {at}" if (at := record.broke.get(f"{one.twin} {one.case}")) else ""
-        lines.append(f"✗ {name_result(one, several)}: {one.sentence}{first}{broke}")
+        lines.append(f"✗ {name_twin(one, several)}: {one.sentence}{first}{broke}")
     if not full and len(broken) > MAX_BROKEN:
         lines.append(f"✗ … {len(broken) - MAX_BROKEN} more: --full")
     same = [*record.having("same")]
     if full:
-        lines += [f"✓ {name_result(one, several)}: {one.sentence}" for one in same]
+        lines += [f"✓ {name_twin(one, several)}: {one.sentence}" for one in same]
     elif same:
         lines += _wrap("✓ ", list(_group_same(record)))
         worst = max(one.gap or 0.0 for one in same)
@@ -32,7 +32,7 @@ def describe_invariants(record: InvariantsRecord, *, full: bool = False) -> list
         lines.append(f"  {counted(len(same), 'pair')} in float64, three steps each: {figure}")
     silent = [*record.having("not evaluated")]
     lines += [
-        f"– {name_result(one, several)}: not evaluated: {one.sentence}"
+        f"– {name_twin(one, several)}: not evaluated: {one.sentence}"
         for one in (silent if full else silent[:MAX_SILENT])
     ]
     if not full and len(silent) > MAX_SILENT:
@@ -40,7 +40,7 @@ def describe_invariants(record: InvariantsRecord, *, full: bool = False) -> list
     unfit = [*record.having("not applicable")]
     if full or len(unfit) == len(record.results):
         shown = unfit if full else unfit[:MAX_BROKEN]
-        lines += [f"  {name_result(one, several)}: not applicable: {one.sentence}" for one in shown]
+        lines += [f"  {name_twin(one, several)}: not applicable: {one.sentence}" for one in shown]
     elif unfit:
         titles = dict.fromkeys(one.title for one in unfit)
         everywhere = [title for title in titles if not any(one.title == title for one in record.having(
@@ -68,7 +68,7 @@ def describe_planted(record: InvariantsRecord, *, full: bool = False) -> Iterato
             yield f"{'✗' if wrong else ' '} {one.twin} {one.case}: {one.change}: {word}: {one.sentence}"
 
 
-def name_result(one: TwinResult, several: bool) -> str:
+def name_twin(one: TwinResult, several: bool) -> str:
     """Return the name of a result: with its case, if there are several."""
     return f"{one.title} · {one.case}" if several else one.title
 
@@ -107,13 +107,13 @@ def describe_markdown(record: InvariantsRecord, page: str) -> str:
         if all(one.answer == "not applicable" for one in own.values()):
             continue
         title = next(iter(own.values())).title
-        lines.append(f"| {title} | {' | '.join(show_cell(own.get(case)) for case in record.cases)} |")
+        lines.append(f"| {title} | {' | '.join(show_matrix_cell(own.get(case)) for case in record.cases)} |")
     for one in record.having("another"):
         lines += ["", f"✗ {one.title} · {one.case}: {one.sentence}{f', first at {one.first}' if one.first else ''}"]
     return "\n".join([*lines, "", f"✓ same function in float64 · ✗ another · – not evaluated · page: {page}", ""])
 
 
-def show_cell(one: TwinResult | None) -> str:
+def show_matrix_cell(one: TwinResult | None) -> str:
     """Return a cell of the matrix: a mark with its figure."""
     if one is None or one.answer == "not applicable":
         return ""

@@ -15,7 +15,7 @@ from typing import Any
 from configs.environment import pass_on
 from tasks.experiments.run_inside import run_inside
 from tasks.extensions.invariants.judge_twin import answer, judge_twin
-from tasks.extensions.invariants.record_sides import Side, record_sides
+from tasks.extensions.invariants.record_sides import RecordedSide, record_sides
 from tasks.extensions.invariants.twin_plans import TwinPair
 from tasks.extensions.invariants.twin_records import Planted, TwinResult
 from tasks.observe.recorder import read_observation
@@ -55,7 +55,7 @@ def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _:
         recordings: dict[Path, Future[dict[Path, Observation]]] = {}
         evaluations = {}
         for name, group in groups.items():
-            own = {side.folder: side for pair in group for side in sides_of(pair, folder)}
+            own = {side.folder: side for pair in group for side in sides_of_pair(pair, folder)}
             fresh = [side for place, side in own.items() if place not in recordings]
             recorded = pool.submit(record_sides, fresh, folder / RECORDED, name, interrupt)
             recordings |= dict.fromkeys([side.folder for side in fresh], recorded)
@@ -76,10 +76,10 @@ def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _:
             raise
 
 
-def sides_of(pair: TwinPair, folder: Path) -> tuple[Side, Side]:
+def sides_of_pair(pair: TwinPair, folder: Path) -> tuple[RecordedSide, RecordedSide]:
     """Return both sides of a pair, with the folders of their recordings."""
     assert pair.plans is not None
-    left, right = (Side(plan, folder / RECORDED / plan.identity) for plan in pair.plans)
+    left, right = (RecordedSide(plan, folder / RECORDED / plan.identity) for plan in pair.plans)
     if pair.twin.gradients == "automatic":
         right = right.with_recorder("automatic", automatic_gradients=True)
     if pair.twin.nnx == "tree":
@@ -98,7 +98,7 @@ def _evaluate_group(
     """Return the results of one case's pairs, in one process."""
     found, wanted = [], []
     for pair in group:
-        sides = sides_of(pair, folder)
+        sides = sides_of_pair(pair, folder)
         observed = [recordings[side.folder].result()[side.folder] for side in sides]
         silent = next((one for one in observed if one.step is None), None)
         if silent is not None:
@@ -111,13 +111,13 @@ def _evaluate_group(
     return found
 
 
-def _why_silent(observation: Observation, sides: Sequence[Side]) -> str:
+def _why_silent(observation: Observation, sides: Sequence[RecordedSide]) -> str:
     why = observation.notes[0] if observation.notes else "no step was found"
     return f"the step of the {observation.arm or sides[0].plan.arm} side was not recorded: {why}"
 
 
 def compare_recorded(
-    wanted: Sequence[tuple[TwinPair, tuple[Side, Side]]], folder: Path, planted: Sequence[str] = ("",)
+    wanted: Sequence[tuple[TwinPair, tuple[RecordedSide, RecordedSide]]], folder: Path, planted: Sequence[str] = ("",)
 ) -> list[TwinResult]:
     """Compare recorded pairs in one process with JAX; return their results. Pairs compared before are not run again.
 
@@ -159,7 +159,7 @@ def plant_changes(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _: 
     """Yield what invariants say of each known change, planted into the right side of each recorded pair."""
     for number, pair in enumerate(pairs):
         changes = (*FAULTS, REFACTORINGS[number % len(REFACTORINGS)])
-        results = compare_recorded([(pair, sides_of(pair, folder))], folder, changes)
+        results = compare_recorded([(pair, sides_of_pair(pair, folder))], folder, changes)
         for change, result in zip(changes, results, strict=True):
             one = Planted(
                 twin=pair.twin.name,
@@ -174,7 +174,7 @@ def plant_changes(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _: 
             yield one
 
 
-def _devices(side: Side) -> int:
+def _devices(side: RecordedSide) -> int:
     return read_observation(side.folder).devices
 
 

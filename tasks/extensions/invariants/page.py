@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from configs.comparison import load_comparison
 from configs.names import list_names
-from tasks.extensions.invariants.describe_invariants import show_cell
+from tasks.extensions.invariants.describe_invariants import show_matrix_cell
 from tasks.extensions.invariants.twin_records import MARKS, InvariantsRecord, TwinResult
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.site.index_page import add_invariants, link_home, update_index
@@ -27,7 +27,7 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
 
     A version's record is replaced by a later one of the same twins and cases.
     """
-    breaks = find_breaks(record, read_records(store, record.trainer))
+    breaks = find_breaks(record, read_matrices(store, record.trainer))
     found = {"broke": {key: one.first for key, one in breaks.items()}}
     record = record.model_copy(update=found | ({"next": words} if (words := bisect_words(record, breaks)) else {}))
     folder = place_record(record, store)
@@ -36,7 +36,7 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
     rows = [[one for one in record.results if one.twin == twin] for twin in record.twins]
     twins = [(own[0], {one.case: one for one in own}, _largest(own)) for own in rows if not _is_unfit(own)]
     html = (
-        make_environment(HERE, show_cell=show_cell, show_share=show_share, words=WORDS, marks=MARKS)
+        make_environment(HERE, show_cell=show_matrix_cell, show_share=show_share, words=WORDS, marks=MARKS)
         .get_template("invariants.html.j2")
         .render(
             record=record,
@@ -80,7 +80,7 @@ def _largest(results: list[TwinResult]) -> str:
     return f"{max(found):.0e}" if any(found) else "0" if found else ""
 
 
-def read_records(store: Store, trainer: str) -> list[InvariantsRecord]:
+def read_matrices(store: Store, trainer: str) -> list[InvariantsRecord]:
     """Return the stored records of a trainer, the oldest first. A damaged file is left out."""
     found = []
     for path in store.path.joinpath(FOLDER, trainer).glob(f"*/{RECORD}"):

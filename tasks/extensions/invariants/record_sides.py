@@ -14,7 +14,7 @@ from tasks.experiments.recordings import IDENTITY
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import run_to_end
 from tasks.launch.logs import read_exit_code
-from tasks.observe.recorder import INJECTED, VARIABLE, prepare
+from tasks.observe.recorder import INJECTED, VARIABLE, prepare_recorder
 from tasks.records import Observation, RunPlan
 from tasks.records.observation import LOG
 from tasks.store.atomic import write_atomically
@@ -27,7 +27,7 @@ FLAGS = "XLA_FLAGS"
 QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
-class Side(NamedTuple):
+class RecordedSide(NamedTuple):
     """One step to record. Sides with the same folder are one."""
 
     plan: RunPlan
@@ -53,7 +53,7 @@ class Side(NamedTuple):
 
 
 def record_sides(
-    sides: Sequence[Side], folder: Path, name: str, interrupt: Event | None = None
+    sides: Sequence[RecordedSide], folder: Path, name: str, interrupt: Event | None = None
 ) -> dict[Path, Observation]:
     """Return the observations by folder. One process imports the trainer, and is forked for each side to record.
 
@@ -76,7 +76,7 @@ def record_sides(
     return found
 
 
-def _run(sides: Sequence[Side], folder: Path, name: str, interrupt: Event | None) -> str:
+def _run(sides: Sequence[RecordedSide], folder: Path, name: str, interrupt: Event | None) -> str:
     """Run the commands of all sides; return why they could not start, or ""."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = sides[0].plan
@@ -105,7 +105,7 @@ def _run(sides: Sequence[Side], folder: Path, name: str, interrupt: Event | None
     return ""
 
 
-def _commands(side: Side) -> Iterator[dict[str, Any]]:
+def _commands(side: RecordedSide) -> Iterator[dict[str, Any]]:
     """Yield the commands of a side, as fork_runs.py takes them: the run that is resumed, then the recorded one."""
     if side.folder.exists():
         shutil.rmtree(side.folder)
@@ -113,7 +113,7 @@ def _commands(side: Side) -> Iterator[dict[str, Any]]:
     if side.resumed is not None:
         yield _command(end_after(moved, side.resumed), side.folder / BEFORE_LOG, {}, "")
         moved = end_after(moved, moved.config["steps"])  # the run before it has left its own number in the config
-    own = prepare(
+    own = prepare_recorder(
         side.folder.absolute(), moved.environment, observe=True, runs=side.runs,
         **{"batches": BATCHES, "platform": moved.config.get("hardware", ""), **side.recorder},
     )  # fmt: skip

@@ -79,7 +79,7 @@ def _rows(brief: Brief) -> str:
     return "\n\n".join(filter(None, (table, brief.more)))
 
 
-def table_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
+def artifact_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
     """Return one row per metric of all comparisons, the worst first, for a table artifact; every value is a string."""
     pairs = [(record, row) for record in records for row in record.rows]
     pairs.sort(key=lambda pair: WORST_FIRST.index(pair[1].verdict))

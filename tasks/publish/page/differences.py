@@ -36,7 +36,7 @@ class FactRow(Frozen):
     effect: Effect
 
 
-class Facts(Frozen):
+class ArmFacts(Frozen):
     """The facts of both arms, by their effect on the verdict."""
 
     weighing: tuple[FactRow, ...]  # facts with a finding, the most severe effect first
@@ -44,7 +44,7 @@ class Facts(Frozen):
     equal: tuple[tuple[str, str], ...]  # name and value of equal facts, with or without a finding
 
 
-def compare_facts(record: ComparisonRecord) -> Facts:
+def compare_facts(record: ComparisonRecord) -> ArmFacts:
     """Return the facts of both arms. If an arm died, there is no verdict, so only `differing` is filled."""
     left, right = dict(facts_of(record.baseline)), dict(facts_of(record.candidate))
     known = {name: (left.get(name, "—"), right.get(name, "—")) for name in dict.fromkeys([*left, *right])}
@@ -53,10 +53,10 @@ def compare_facts(record: ComparisonRecord) -> Facts:
     named = ("branch", "commit")  # the lines of the arms show them
     differing = tuple((name, *both) for name, both in known.items() if both[0] != both[1] and name not in named)
     if record.has_died:
-        return Facts(weighing=(), differing=differing, equal=())
+        return ArmFacts(weighing=(), differing=differing, equal=())
     told = {FACTS.get(finding.kind) for finding in record.findings}
     found = [_fact_row(finding, record, known) for finding in record.findings]
-    return Facts(
+    return ArmFacts(
         weighing=tuple(sorted(found, key=lambda row: get_args(Effect).index(row.effect))),
         differing=tuple(row for row in differing if row[0] not in told),
         equal=tuple((name, both[0]) for name, both in known.items() if both[0] == both[1]),

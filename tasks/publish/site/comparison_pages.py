@@ -12,7 +12,7 @@ from configs.schema import Frozen
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import StoreIndex, index_comparison
-from tasks.publish.site.index_files import name_pair
+from tasks.publish.site.index_files import pair_file
 from tasks.publish.site.index_page import add_comparison, add_results, gather_with_pairs, link_home, update_index
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store import Store, StoreError
@@ -101,7 +101,7 @@ def write_comparison_page(
         directory.path,
         log_lines=lines,
         runs=runs,
-        neighbours=f"../../{name_pair(index_comparison(record).pair)}",
+        neighbours=f"../../{pair_file(index_comparison(record).pair)}",
         home=link_home(store, depth=4),
         flow_run=made.read_text().strip() if (made := directory.file(FLOW_RUN)).is_file() else "",
         stamp=make_stamp(directory.comparison.read_bytes()),

@@ -16,14 +16,14 @@ MIN_REACH, MAX_REACH = 0.05, 0.5  # bounds of the change at an end of the axis; 
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # distances between two ticks to choose from
 
 
-class Tick(Frozen):
+class AxisTick(Frozen):
     """A labelled position on the axis."""
 
     x: float  # px from the left
     label: str
 
 
-class Effect(Frozen):
+class DrawnEffect(Frozen):
     """A drawn effect. Coordinates are in px from the left."""
 
     point: float
@@ -36,8 +36,8 @@ class Effect(Frozen):
 class Forest(Frozen):
     """The effects of all drawn comparisons."""
 
-    ticks: tuple[Tick, ...]
-    effects: dict[tuple[str, str, str], Effect]  # by `IndexedComparison.key`; none for a comparison without an effect
+    ticks: tuple[AxisTick, ...]
+    effects: dict[tuple[str, str, str], DrawnEffect]  # by `IndexedComparison.key`, if a comparison has an effect
     width: float = WIDTH
 
 
@@ -56,9 +56,9 @@ def draw_forest(results: Sequence[IndexedComparison]) -> Forest:
 
     ticks = [n * between for n in range(-count, count + 1)]
     return Forest(
-        ticks=tuple(Tick(x=place(tick), label=f"{100 * tick:+.0f} %" if tick else "0") for tick in ticks),
+        ticks=tuple(AxisTick(x=place(tick), label=f"{100 * tick:+.0f} %" if tick else "0") for tick in ticks),
         effects={
-            item.key: Effect(
+            item.key: DrawnEffect(
                 point=place(effects[item.key]),
                 interval=(place(item.interval[0]), place(item.interval[1])) if item.interval else None,
                 band=(place(-(item.allowed or 0)), round(place(item.allowed or 0) - place(-(item.allowed or 0)), 1)),

@@ -146,7 +146,7 @@ def read_results(store: Store) -> list[IndexedComparison]:
     raise AssertionError("the last attempt returns or raises")
 
 
-def name_pair(pair: Pair) -> str:
+def pair_file(pair: Pair) -> str:
     """Return the name of a pair's file in the folder of its named comparison."""
     return f"cases-{hashlib.sha256('\0'.join(pair).encode()).hexdigest()[:10]}.js"
 
@@ -166,7 +166,7 @@ def add_to_pair(
         found = _newest_of_each_case([*_parse_pair(before), *added])
         return _render_pair(found, pair, nights)
 
-    replace_file(store, f"comparisons/{pair.comparison}/{name_pair(pair)}", make)
+    replace_file(store, f"comparisons/{pair.comparison}/{pair_file(pair)}", make)
     return found
 
 
@@ -177,7 +177,7 @@ def write_pairs(store: Store, index: StoreIndex) -> None:
         by_pair.setdefault(item.pair, []).append(item)
     for pair, results in by_pair.items():
         text = _render_pair(_newest_of_each_case(results), pair, index.nights)
-        store.files.write(f"comparisons/{pair.comparison}/{name_pair(pair)}", text.encode())
+        store.files.write(f"comparisons/{pair.comparison}/{pair_file(pair)}", text.encode())
 
 
 def _parse_pair(text: str | None) -> tuple[IndexedComparison, ...]:

@@ -38,7 +38,7 @@ def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
             console.print(f"   {problem.check}: {place}{escape_rich(problem.message)}")
 
 
-def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
+def print_difference(found: CheckpointDifference, *, as_json: bool) -> None:
     """Print the difference as text, or as JSON with all facts about every array."""
     if as_json:
         print(found.model_dump_json(indent=1))

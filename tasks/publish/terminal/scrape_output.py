@@ -98,7 +98,7 @@ def _show_run(console: Console, run: RunReading) -> None:
     console.print()
 
 
-def to_json(reading: LogReading) -> dict[str, Any]:
+def reading_to_json(reading: LogReading) -> dict[str, Any]:
     """Return the reading as dicts and lists; absent values become None, NaN "nan", infinities "inf" or "-inf"."""
     document: dict[str, Any] = json.loads("".join(json_text(reading)))
     return document

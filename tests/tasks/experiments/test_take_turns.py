@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.experiments.inside.paired_times import Rule
-from tasks.experiments.inside.take_turns import Broken, Duet, Settings, measure, run
+from tasks.experiments.inside.take_turns import Broken, Duet, TurnsSettings, make_draws, run_turns
 from tasks.experiments.inside.timed_program import OutOfMemory, Turn
 
 RULE = Rule(0.01, 0.015, 0.005)
@@ -58,14 +58,14 @@ def duet(log: list[str], *, slower: float = 1.0, **given: int) -> Duet:
 
 
 def test_a_slower_program_is_found_after_few_draws() -> None:
-    found = measure(duet([], slower=1.03), RULE, 60.0, lambda _: None)
+    found = make_draws(duet([], slower=1.03), RULE, 60.0, lambda _: None)
     assert found.decided
     assert found.wall.low < 0.0296 < found.wall.high  # ln 1.03
     assert found.draws <= 12
 
 
 def test_equal_programs_are_the_same() -> None:
-    found = measure(duet([]), RULE, 60.0, lambda _: None)
+    found = make_draws(duet([]), RULE, 60.0, lambda _: None)
     assert found.decided
     assert -0.015 < found.wall.low < found.wall.high < 0.015
 
@@ -82,21 +82,21 @@ def test_a_round_has_one_turn_of_each_in_random_order() -> None:
 def test_programs_that_do_not_fit_together_run_one_after_the_other() -> None:
     log: list[str] = []
     arms = [Arm(0.1, log, "a", most_loaded=1), Arm(0.1, log, "b", most_loaded=1)]
-    found = measure(Duet(arms), RULE, 60.0, lambda _: None)
+    found = make_draws(Duet(arms), RULE, 60.0, lambda _: None)
     assert found.alone
     assert found.decided
 
 
 def test_a_crash_names_the_arm_and_the_rounds() -> None:
     with pytest.raises(Broken, match="it crashed after 6 rounds") as caught:
-        measure(duet([], slower=1.008, fails_at=10), RULE, 60.0, lambda _: None)
+        make_draws(duet([], slower=1.008, fails_at=10), RULE, 60.0, lambda _: None)
     assert caught.value.arm == 1
 
 
 def test_memory_that_runs_out_in_a_turn_names_the_arm() -> None:
     log: list[str] = []
     with pytest.raises(Broken, match="does not fit into memory: its step failed: RESOURCE_EXHAUSTED") as caught:
-        measure(Duet([Arm(0.1, log, "a"), Crashing(0.1, log, "b")]), RULE, 60.0, lambda _: None)
+        make_draws(Duet([Arm(0.1, log, "a"), Crashing(0.1, log, "b")]), RULE, 60.0, lambda _: None)
     assert caught.value.arm == 1
 
 
@@ -109,7 +109,7 @@ def test_the_running_program_is_noted_with_the_rounds_before() -> None:
 
 
 def test_a_folder_without_a_recording_is_an_error_of_its_arm(tmp_path: Path) -> None:
-    settings = Settings(str(tmp_path), str(tmp_path), ("old", "new"), 1.0, 0.01, 0.015, 0.005)
-    found = run(settings, lambda _: None)
+    settings = TurnsSettings(str(tmp_path), str(tmp_path), ("old", "new"), 1.0, 0.01, 0.015, 0.005)
+    found = run_turns(settings, lambda _: None)
     assert found["arm"] == "old"
     assert "was not kept" in found["error"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tasks.experiments.inside.recorded_step import mlir_context
-from tasks.experiments.inside.run_program import Program
-from tasks.experiments.inside.widen import NoFunction, widen
+from tasks.experiments.inside.run_program import RunnableProgram
+from tasks.experiments.inside.widen import NoFunction, widen_program
 
 RANDOM = np.random.default_rng(0)
 
@@ -20,10 +20,10 @@ def evaluate(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """Lower a function for arrays, widen it, and run it on the same values in float64."""
     text = jax.jit(function).lower(*arguments).as_text()
     with mlir_context():
-        wide = widen(text)
+        wide = widen_program(text)
     with jax.enable_x64(True):
         given = [np.asarray(one, np.float64) if jnp.issubdtype(one.dtype, jnp.floating) else one for one in arguments]
-        return Program(wide, 1)(given)
+        return RunnableProgram(wide, 1)(given)
 
 
 @pytest.mark.parametrize("kind", [np.float32, ml_dtypes.bfloat16, np.float16])
@@ -125,4 +125,4 @@ def test_a_kernel_of_another_device_is_named() -> None:
     call = jax.jit(lambda x: pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32))(x))
     text = call.trace(jax.ShapeDtypeStruct((8, 128), jnp.float32)).lower(lowering_platforms=("tpu",)).as_text()
     with mlir_context(), pytest.raises(NoFunction, match="tpu_custom_call"):
-        widen(text)
+        widen_program(text)

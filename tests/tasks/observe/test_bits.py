@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 
-from tasks.observe.inject.maxview_observe.bits import measure
+from tasks.observe.inject.maxview_observe.bits import measure_array
 
 
 def test_the_gradient_of_integers_has_no_bits() -> None:
     """JAX 0.8 and 0.9 return such arrays in the backward pass of a `shard_map` that takes integers."""
-    norm, mean, largest, broken, _ = measure(np.zeros((3,), jax.dtypes.float0))
+    norm, mean, largest, broken, _ = measure_array(np.zeros((3,), jax.dtypes.float0))
     assert (norm, mean, largest, broken) == (0.0, 0.0, 0.0, 0)

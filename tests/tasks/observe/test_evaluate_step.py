@@ -11,7 +11,7 @@ import pytest
 from jax.experimental import pallas as pl
 
 from tasks.extensions.explain.equal_values import name_values
-from tasks.observe.inject.maxview_observe.evaluate_step import Evaluation
+from tasks.observe.inject.maxview_observe.evaluate_step import StepEvaluation
 from tasks.observe.inject.maxview_observe.other_arm import Draws
 
 SIDE = 8
@@ -20,7 +20,7 @@ SIDE = 8
 def evaluate(function: Callable[..., Any], *values: Any) -> tuple[list[Any], list[dict[str, Any]], list[str]]:
     """Return the results in float64, the lines of the file, and the notes."""
     lines: list[str] = []
-    evaluation = Evaluation(lines.append, Draws({}))
+    evaluation = StepEvaluation(lines.append, Draws({}))
     results = evaluation.run(jax.jit(function).trace(*values).jaxpr, jax.tree.leaves(values))
     return results, [json.loads(line) for line in lines], evaluation.notes
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tasks.observe.recorder import INJECTED, VARIABLE, prepare, read_observation
+from tasks.observe.recorder import INJECTED, VARIABLE, prepare_recorder, read_observation
 
 TRAINER = """
 import jax, jax.numpy as jnp
@@ -24,7 +24,7 @@ jax.jit(train_step)(jnp.ones((4, 4)), jnp.ones((2, 4)))
 
 def test_a_fork_interprets_kernels(tmp_path: Path) -> None:
     (tmp_path / "kernel_trainer.py").write_text(TRAINER)
-    own = prepare(tmp_path, {}, observe=True, platform="tpu")
+    own = prepare_recorder(tmp_path, {}, observe=True, platform="tpu")
     paths = {"PYTHONPATH": f"{INJECTED}{os.pathsep}{tmp_path}", "JAX_PLATFORMS": "cpu"}
     run = {
         "argv": [sys.executable, "-m", "kernel_trainer"], "environment": {}, "log": str(tmp_path / "log"),

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from tasks.observe.inject.maxview_observe import share_start
-from tasks.observe.inject.maxview_observe.observation_files import START, Settings
+from tasks.observe.inject.maxview_observe.observation_files import START, RecorderSettings
 
 BATCH = {0: "batch['inputs']"}  # index of an argument → its name
 
 
 def sharer(folder: Path, start: Path | None = None) -> share_start.StartSharer:
     folder.mkdir()
-    made = share_start.StartSharer(Settings(folder=folder, start=start))
+    made = share_start.StartSharer(RecorderSettings(folder=folder, start=start))
     made.fresh = dict(BATCH)
     return made
 

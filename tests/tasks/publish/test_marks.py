@@ -19,7 +19,7 @@ from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.markdown.night import night_headline
 from tasks.publish.markdown.proofs import proof_rows, proofs_markdown
-from tasks.publish.terminal.checkpoint_report import show_difference, show_proofs
+from tasks.publish.terminal.checkpoint_report import print_difference, show_proofs
 from tasks.publish.terminal.floors_table import render_floors
 from tasks.publish.terminal.report import render_brief, render_details
 from tasks.records import (
@@ -193,7 +193,7 @@ def test_a_comparison_of_no_array_is_not_equal(capsys: pytest.CaptureFixture[str
     for blank in (EQUAL.model_copy(update={"arrays": ()}), None):
         record = compare(checkpoints=blank)
         assert "equal checkpoints" not in marks_of(record)
-    show_difference(EQUAL.model_copy(update={"arrays": ()}), as_json=False)
+    print_difference(EQUAL.model_copy(update={"arrays": ()}), as_json=False)
     assert "✓" not in capsys.readouterr().out
 
 

@@ -35,7 +35,7 @@ def is_key(array: Any) -> bool:
     return kind is not None and jax.numpy.issubdtype(kind, jax.dtypes.prng_key)
 
 
-def is_whole(array: Any) -> bool:
+def is_in_process(array: Any) -> bool:
     """Whether all shards of an array are in this process."""
     return bool(getattr(array, "is_fully_addressable", True))
 
@@ -58,19 +58,19 @@ def from_bits(bits: Any, like: Any) -> Any:
     return jax.device_put(values, like.sharding) if isinstance(like, jax.Array) else values
 
 
-def digest(values: Any) -> str:
+def digest_bits(values: Any) -> str:
     """Return the digest of a NumPy array's bits."""
     return hashlib.sha256(np.ascontiguousarray(values).data.cast("B") if values.size else b"").hexdigest()[:DIGITS]
 
 
-def measure(array: Any) -> list[Any]:
+def measure_array(array: Any) -> list[Any]:
     """Return [norm, mean, largest magnitude, number of non-finite values, digest of the bits] of an array.
 
     The four numbers are 0 for random keys, booleans and empty arrays. Complex numbers are measured by magnitude. With
     non-finite values, the largest magnitude is NaN.
     """
     values = np.ascontiguousarray(to_host(array))
-    bits = digest(values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values)
+    bits = digest_bits(values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values)
     if values.size == 0 or values.dtype == bool or is_key(array):
         return [0.0, 0.0, 0.0, 0, bits]
     squares, total, largest, broken = 0.0, 0.0, 0.0, 0
@@ -89,7 +89,7 @@ def measure(array: Any) -> list[Any]:
     return [math.sqrt(squares) if squares >= 0 else math.nan, total / flat.size, largest, broken, bits]
 
 
-def perturb(values: Any, turn: int) -> Any:
+def perturb_values(values: Any, turn: int) -> Any:
     """Return float64 values times (1 + PERTURBATION · r); |r| is 0.5 to 1.5, its signs are other ones in each turn."""
     begin = turn * 7919 % _BLOCK
     factors = 1 + PERTURBATION * np.roll(_DIRECTIONS[0], begin)[: min(values.size, _BLOCK)]

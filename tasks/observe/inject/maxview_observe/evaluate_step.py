@@ -59,7 +59,7 @@ class Where(NamedTuple):
         return "/".join(filter(None, (self.stack, str(equation.source_info.name_stack))))
 
 
-class Evaluation:
+class StepEvaluation:
     """One evaluation of a step. write: receives each line. rows: number of rows so far. notes: on long scans."""
 
     def __init__(self, write: Callable[[str], Any], draws: Draws):
@@ -74,7 +74,7 @@ class Evaluation:
         cpus = jax.devices("cpu") if "cpu" in str(jax.config.jax_platforms or "cpu") else [None]
         with jax.enable_x64(True), jax.default_device(cpus[0]):
             wide = [float64.widen(to_numpy(value)) for value in values]
-            self.write(json.dumps({"arguments": [measure(value, value) for value in wide]}))
+            self.write(json.dumps({"arguments": [measure_row(value, value) for value in wide]}))
             operands: list[Operand] = [(value, value, ["arg", place]) for place, value in enumerate(wide)]
             results = self._jaxpr(closed.jaxpr, closed.consts, operands, Where("", ""))
         self.write(json.dumps({"results": [origin for *_, origin in results]}))
@@ -92,7 +92,7 @@ class Evaluation:
 
         for variable, held in zip(jaxpr.constvars, consts, strict=True):
             value = float64.widen(to_numpy(held))
-            known[variable] = value, value, ["const", bits.measure(value)[-1]]
+            known[variable] = value, value, ["const", bits.measure_array(value)[-1]]
         known.update(zip(jaxpr.invars, operands, strict=True))
         operands.clear()
         last_use = {
@@ -133,7 +133,9 @@ class Evaluation:
             if any(shadow is not value for value, shadow, _ in operands):
                 shadows = self._run(equation, params, [shadow for _, shadow, _ in operands])
             if any(float64.is_float(value) for value, *_ in operands):
-                shadows = [bits.perturb(to_numpy(one), self.rows) if float64.is_float(one) else one for one in shadows]
+                shadows = [
+                    bits.perturb_values(to_numpy(one), self.rows) if float64.is_float(one) else one for one in shadows
+                ]
         origins = [origin for *_, origin in operands]
         return [
             (
@@ -217,7 +219,7 @@ class Evaluation:
             "type": f"{kind}[{','.join(map(str, value.shape))}]",
             "out": output,
             "params": self._brief(equation),
-            "v": measure(value, shadow),
+            "v": measure_row(value, shadow),
         }
         self.write(json.dumps(row))
         self.rows += 1
@@ -236,9 +238,9 @@ class Evaluation:
         return found
 
 
-def measure(value: Any, shadow: Any) -> list[Any]:
+def measure_row(value: Any, shadow: Any) -> list[Any]:
     """Return the numbers of a row: with a fingerprint for floats, with the digest of the bits for other arrays."""
-    return bits.take_fingerprint(value, shadow) if float64.is_float(value) else bits.measure(value)
+    return bits.take_fingerprint(value, shadow) if float64.is_float(value) else bits.measure_array(value)
 
 
 def to_numpy(value: Any) -> Any:

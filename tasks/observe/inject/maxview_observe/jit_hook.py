@@ -127,7 +127,7 @@ class Jitted:
     def __init__(self, jitted: Any, function: Any, options: dict[str, Any], recorder: Recorder):
         self._jitted, self._options, self._recorder = jitted, options, recorder
         functools.update_wrapper(self, function, updated=())
-        self._name = name_of(function)
+        self._name = function_name(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program; pass the call to the recorder if it wants this function, except inside a trace."""
@@ -202,7 +202,7 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
     stages.Compiled.__call__ = run_and_record
 
 
-def name_of(function: Any) -> str:
+def function_name(function: Any) -> str:
     """Return the name of a function, of the function in a `functools.partial`, or of another callable's type."""
     while not hasattr(function, "__name__") and hasattr(function, "func"):
         function = function.func

@@ -26,7 +26,7 @@ _VALUE = ("value", "raw_value")
 _STAGES = "pipeline_module"  # holds MaxText's layers if they are in a pipeline
 
 
-def place_of(name: str) -> Place:
+def meaning_of_array(name: str) -> Place:
     """Return the role and the canonical path of an array. name: the dotted path in a training state's tree."""
     parts = [part for part in name.split(".") if part != _STAGES] or [name]
     if parts[-1] in _VALUE and len(parts) > 1:
@@ -70,7 +70,7 @@ def meaning_of(argument: str) -> tuple[str, str]:
         return "random numbers", ".".join(words)
     begins = next((place for place, word in enumerate(words) if word in _STATE), None)
     if begins is not None:
-        return place_of(".".join(words[begins:]))
+        return meaning_of_array(".".join(words[begins:]))
     return "data", ".".join(words[1:] or words)
 
 

@@ -102,7 +102,7 @@ def claim(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RecorderSettings:
     """The settings of the recorder in this process. An arm is one of the two compared versions of a trainer."""
 
     folder: Path  # existing folder of the settings file, for everything that the recorder writes
@@ -119,9 +119,9 @@ class Settings:
     automatic_gradients: bool = False  # differentiate functions with `jax.custom_vjp` as if they had none
 
 
-def read_settings(file: str) -> Settings:
+def read_settings(file: str) -> RecorderSettings:
     """Return the settings in a file."""
     path = Path(file)
     given: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     start = given.pop("start", None)
-    return Settings(folder=path.parent, start=Path(start) if start else None, **given)
+    return RecorderSettings(folder=path.parent, start=Path(start) if start else None, **given)

@@ -18,14 +18,14 @@ import jax
 from . import bits, jaxprs
 from . import observation_files as files
 from .empty_program import empty
-from .evaluate_step import Evaluation
+from .evaluate_step import StepEvaluation
 from .find_step import StepFinder
 from .jit_hook import ArgsKwargs, Call
 from .meaning import meanings_of
-from .observation_files import Settings
+from .observation_files import RecorderSettings
 from .other_arm import Draws, Replacement, have_common_keys
 from .profiling import Profiling
-from .stderr_lines import describe_error, say
+from .stderr_lines import describe_error, print_line
 
 MIN_BATCHES, MAX_BATCH_S = 3, 10.0
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")
@@ -34,7 +34,7 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "max
 class StepObserver:
     """The `Recorder` of a process that was started only for the observation. It ends the process afterwards."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: RecorderSettings):
         self.settings, self.finder = settings, StepFinder(settings.folder, settings.function)
         self.calls, self.skipped, self.busy = 0, 0, False
         self.compiled: Any = None
@@ -76,7 +76,7 @@ class StepObserver:
         """Record and print a sentence about a failed part of the observation, each sentence once."""
         if text not in self.record["notes"]:
             self.record["notes"].append(text)
-            say(text)
+            print_line(text)
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
         if not self.finder.accept(call):
@@ -127,7 +127,7 @@ class StepObserver:
             self.results = []
         names = [name for name, fed in zip(call.arguments, self.record["feeds"], strict=True) if fed is None]
         arrays = [leaf for leaf, fed in zip(call.leaves, self.record["feeds"], strict=True) if fed is None]
-        if not all(map(bits.is_whole, arrays)):
+        if not all(map(bits.is_in_process, arrays)):
             self.batches_end = 0
             return
         files.write_arrays(files.batch_file(self.settings.folder, number), names, list(map(bits.to_bits, arrays)))
@@ -144,11 +144,11 @@ class StepObserver:
 
     def replace(self, call: Call, start: Path) -> None:
         """Replace the call's arguments, where possible, by the other arm's arguments in the folder `start`."""
-        own = [bits.digest(bits.to_bits(leaf)) if bits.is_whole(leaf) else None for leaf in call.leaves]
+        own = [bits.digest_bits(bits.to_bits(leaf)) if bits.is_in_process(leaf) else None for leaf in call.leaves]
         done = Replacement(call.arguments, call.leaves, start / files.ARGUMENTS)
         call.leaves = done.leaves
         self.own = {name: mine for name, mine in zip(call.arguments, own, strict=True) if name in done.replaced}
-        say(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
+        print_line(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
 
     def inspect_call(self, call: Call) -> None:
         """Record everything that must be read before the step runs, because the step may overwrite its arguments."""
@@ -170,7 +170,7 @@ class StepObserver:
         with self.guarded("the arguments cannot be described"):
             found = describe_all(call.arguments, call.leaves, donated(lowered, len(call.leaves)))
             self.record["arguments"] = [{**one, "own_digest": self.own.get(one["name"])} for one in found]
-        self.is_whole = all(map(bits.is_whole, call.leaves))
+        self.is_whole = all(map(bits.is_in_process, call.leaves))
         if not self.is_whole:
             self.note(f"the step is sharded over {jax.process_count()} processes: its tensors are not looked at")
         else:
@@ -189,7 +189,7 @@ class StepObserver:
         """Evaluate the step in float64 operation by operation; write a row per tensor, and the first arm's draws."""
         began = time.process_time()
         with files.packed_lines(self.settings.folder / files.TENSORS) as write:
-            evaluation = Evaluation(write, Draws(self.given_draws(call)))
+            evaluation = StepEvaluation(write, Draws(self.given_draws(call)))
             evaluation.run(call.closed, call.leaves)
         for text in dict.fromkeys(evaluation.notes):
             self.note(text)
@@ -198,7 +198,7 @@ class StepObserver:
         if held and self.settings.start is None:
             with self.guarded("the draws cannot be written"):
                 files.write_arrays(self.settings.folder / files.DRAWS, list(held), list(held.values()))
-        say(f"{evaluation.rows} tensors of {call.name} in {time.process_time() - began:.1f} s of the processor")
+        print_line(f"{evaluation.rows} tensors of {call.name} in {time.process_time() - began:.1f} s of the processor")
 
     def given_draws(self, call: Call) -> Mapping[str, Any]:
         """Return the other arm's draws if both arms have random keys, but none in common; else {}."""
@@ -227,7 +227,7 @@ class StepObserver:
     def finish(self) -> None:
         """Write the record and end the process."""
         self.write()
-        say("observed; the process ends here")
+        print_line("observed; the process ends here")
         os._exit(0)
 
     def write(self) -> None:
@@ -290,10 +290,10 @@ def describe_results(results: Any) -> list[dict[str, Any]]:
 def describe_all(names: list[str], arrays: list[Any], donated: list[bool] | None = None) -> list[dict[str, Any]]:
     """Return a JSON object per array; see `ObservedArray` for its keys."""
     listed = zip(names, meanings_of(names), arrays, donated or [False] * len(names), strict=True)
-    return [describe(*one) for one in listed]
+    return [describe_array(*one) for one in listed]
 
 
-def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> dict[str, Any]:
+def describe_array(name: str, place: tuple[str, str], array: Any, donated: bool) -> dict[str, Any]:
     """Return the JSON object of one array. place: its role and canonical path."""
     shape, kind = tuple(getattr(array, "shape", ())), getattr(array, "dtype", type(array).__name__)
     sharding = getattr(array, "sharding", None)
@@ -307,8 +307,8 @@ def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> di
         "bytes_per_device": bytes_of(array, sharding, shape),
         "donated": donated,
     }
-    if bits.is_whole(array):
-        norm, mean, _, _, digest = bits.measure(array)
+    if bits.is_in_process(array):
+        norm, mean, _, _, digest = bits.measure_array(array)
         numbers = {"norm": norm, "mean": mean}
         found |= {key: value for key, value in numbers.items() if math.isfinite(value)} | {"digest": digest}
     return found

@@ -56,7 +56,7 @@ class Replacement:
         right = {
             n: ((role, bits.to_bits(self.leaves[n]).shape), path)
             for n, (role, path) in enumerate(meanings)
-            if partners[n] is None and role in SIMILAR and bits.is_whole(self.leaves[n])
+            if partners[n] is None and role in SIMILAR and bits.is_in_process(self.leaves[n])
         }
         return {n: rest[place] for n, place in pair_similar(left, right).items()}
 
@@ -70,7 +70,7 @@ class Replacement:
             return "random numbers stay the arm's own"
         if there is None:
             return "the other arm has none"
-        return None if bits.is_whole(leaf) else "parts of it are held by other processes"
+        return None if bits.is_in_process(leaf) else "parts of it are held by other processes"
 
 
 DRAW = "random_bits"  # all functions of `jax.random` use this primitive

@@ -29,11 +29,11 @@ def place_of_equation(equation: Any) -> list[Any]:
 def _read(traceback: Any) -> list[Any]:
     for frame in traceback.frames:
         if not LIBRARIES.search(frame.file_name):
-            return [frame.file_name, frame.line_num, frame.function_name, shorten(frame.file_name)]
+            return [frame.file_name, frame.line_num, frame.function_name, relative_path(frame.file_name)]
     return ["", 0, "", ""]
 
 
-def shorten(file: str) -> str:
+def relative_path(file: str) -> str:
     """Return a file's path relative to its folder on sys.path, equal for two checkouts; else its whole path."""
     folders = [os.path.join(os.path.abspath(place), "") for place in sys.path]
     above = max((folder for folder in folders if file.startswith(folder)), key=len, default="")

@@ -18,9 +18,9 @@ from . import observation_files as files
 from .find_step import StepFinder
 from .jit_hook import ArgsKwargs, Call
 from .meaning import meanings_of
-from .observation_files import Settings
+from .observation_files import RecorderSettings
 from .other_arm import Replacement
-from .stderr_lines import describe_error, say
+from .stderr_lines import describe_error, print_line
 
 MAX_BATCH_BYTES = 1 << 28  # total of the batches that one run stores
 
@@ -28,7 +28,7 @@ MAX_BATCH_BYTES = 1 << 28  # total of the batches that one run stores
 class StartSharer:
     """The `Recorder` of a whole training run, which stores its start for the other arm or uses that arm's start."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: RecorderSettings):
         self.settings, self.finder = settings, StepFinder(settings.folder)
         self.first = 0  # step number of the first call; above 0 after a resume
         self.calls, self.ended = 0, False  # ended: arguments are no longer shared
@@ -77,7 +77,7 @@ class StartSharer:
     def share(self, call: Call, number: int) -> list[Any]:
         """Return the leaves to use in place of the call's own. number: index of the call."""
         if number == 0:
-            self.first = step_of(call.arguments, call.leaves) or 0
+            self.first = counter_of(call.arguments, call.leaves) or 0
             return self.begin(call)
         if self.fresh is None:
             self.fresh, self.leaves, self.results = fresh_data(call, self.results), len(call.leaves), []
@@ -89,17 +89,17 @@ class StartSharer:
 
         A resumed run, and a run whose state is split over processes, keep their own arguments.
         """
-        if not all(map(bits.is_whole, call.leaves)):
+        if not all(map(bits.is_in_process, call.leaves)):
             self.give_up("the start is not shared: other processes hold parts of the state")
         elif self.settings.start is None:
             if not (self.settings.folder / files.ARGUMENTS).exists():
                 held = list(map(bits.to_bits, call.leaves))
                 files.write_arrays(self.settings.folder / files.ARGUMENTS, call.arguments, held)
-                say(f"start: the first {len(held)} arguments of {call.name} are kept for the other arm")
+                print_line(f"start: the first {len(held)} arguments of {call.name} are kept for the other arm")
         elif not (file := self.settings.start / files.ARGUMENTS).exists():
             self.give_up("the start is not shared: the other arm has kept none")
         elif self.first != stored_step(file):
-            say(f"start: {call.name} goes on from step {self.first}: its state stays as it is")
+            print_line(f"start: {call.name} goes on from step {self.first}: its state stays as it is")
         else:
             return self.take_arguments(call, file)
         return call.leaves
@@ -107,9 +107,9 @@ class StartSharer:
     def take_arguments(self, call: Call, file: Path) -> list[Any]:
         """Return the call's leaves with the other arm's first arguments in `file`; write `start.json`."""
         done = Replacement(call.arguments, call.leaves, file)
-        say(f"start: shared: {len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
+        print_line(f"start: shared: {len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
         for name, reason in done.kept.items():
-            say(f"start: {name} stays the arm's own: {reason}")
+            print_line(f"start: {name} stays the arm's own: {reason}")
         self.write_report(replaced=done.replaced, kept=done.kept, unused=done.unused, own_values=done.own_values)
         return done.leaves
 
@@ -140,7 +140,7 @@ class StartSharer:
     def keep_batch(self, arrays: list[Any], step: int) -> None:
         """Store a batch if it differs from the previous batch; give up if the total exceeds MAX_BATCH_BYTES."""
         assert self.fresh is not None
-        found = "".join(map(bits.digest, arrays))
+        found = "".join(map(bits.digest_bits, arrays))
         if found == self.batch:
             return
         self.batch, self.bytes = found, self.bytes + sum(array.nbytes for array in arrays)
@@ -153,7 +153,7 @@ class StartSharer:
     def keep_own_batches(self, step: int) -> None:
         """Stop replacing batches, because the other arm stored none from `step` on; add the step to `start.json`."""
         self.ended = True
-        say(f"start: from step {step} on, the batches are the arm's own: the other arm stored no more")
+        print_line(f"start: from step {step} on, the batches are the arm's own: the other arm stored no more")
         file = self.settings.folder / files.START
         if file.exists():
             self.write_report(**json.loads(file.read_text(encoding="utf-8")), own_batches_from=step)
@@ -161,7 +161,7 @@ class StartSharer:
     def give_up(self, reason: str) -> None:
         """Stop sharing; from now on the run uses its own arguments. Report it if this arm should use a start."""
         self.ended = True
-        say(reason)
+        print_line(reason)
         if self.settings.start is not None and not (self.settings.folder / files.START).exists():
             self.write_report(reason=reason)
 
@@ -170,7 +170,7 @@ class StartSharer:
         files.write_json(self.settings.folder / files.START, found)
 
 
-def step_of(names: list[str], arrays: list[Any]) -> int | None:
+def counter_of(names: list[str], arrays: list[Any]) -> int | None:
     """Return the value of a state's step counter; None without one."""
     for meaning, array in zip(meanings_of(names), arrays, strict=True):
         if meaning == ("counter", "step") and getattr(array, "size", 0) == 1:
@@ -182,7 +182,7 @@ def stored_step(file: Path) -> int:
     """Return the value of the step counter in a file of stored arguments; 0 without a counter."""
     stored = files.read_arrays(file)
     counters = [name for name in stored if meanings_of([name]) == [("counter", "step")]]
-    return step_of(counters, [stored[name] for name in counters]) or 0
+    return counter_of(counters, [stored[name] for name in counters]) or 0
 
 
 def fresh_data(call: Call, results: list[Any]) -> dict[int, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.experiments.inside.recorded_step import RecordedStep
 from tasks.extensions.invariants import evaluate_twins as evaluating
-from tasks.extensions.invariants.evaluate_twins import NO_KERNEL, compare_recorded, evaluate_twins, sides_of
+from tasks.extensions.invariants.evaluate_twins import NO_KERNEL, compare_recorded, evaluate_twins, sides_of_pair
 from tasks.extensions.invariants.twin_files import load_twins
 from tasks.extensions.invariants.twin_plans import TwinRequest, plan_twins
 
@@ -44,7 +44,7 @@ def test_a_pair_is_recorded_once_and_a_fault_in_it_is_found(tmp_path: Path) -> N
     (pair,), _ = plan_twins(TwinRequest(overrides=short), load_twins(("mesh-fsdp",)), tmp_path)
     (same,) = evaluate_twins([pair], tmp_path)
     assert (same.answer, same.results > 30) == ("same", True), same.sentence
-    sides = sides_of(pair, tmp_path)
+    sides = sides_of_pair(pair, tmp_path)
     left, right = (RecordedStep(side.folder) for side in sides)
     assert (left.devices, right.devices) == (1, 8)
     assert all(side.is_recorded for side in sides)

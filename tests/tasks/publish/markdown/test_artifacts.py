@@ -11,7 +11,7 @@ from markdown_it.token import Token
 
 from tasks.publish.content.brief import make_brief
 from tasks.publish.content.verdict_words import AGAIN
-from tasks.publish.markdown.artifacts import MAX_BYTES, summary_description, summary_markdown, table_rows
+from tasks.publish.markdown.artifacts import MAX_BYTES, artifact_rows, summary_description, summary_markdown
 from tasks.publish.markdown.elements import artifact_key
 from tasks.records import ComparisonRecord, Curve, MetricDiff, NextStep
 
@@ -120,7 +120,7 @@ def test_hostile_text_is_text_in_the_summary(record_002: ComparisonRecord, hosti
 def test_table_rows_are_strings_with_the_worst_first(
     record_000: ComparisonRecord, record_002: ComparisonRecord
 ) -> None:
-    rows = table_rows([record_002, record_000])
+    rows = artifact_rows([record_002, record_000])
     assert len(rows) == len(record_000.rows) + len(record_002.rows)
     assert all(isinstance(value, str) and value for row in rows for value in row.values())
     verdicts = [row["verdict"].split()[1] for row in rows]
@@ -139,4 +139,4 @@ def test_infinity_is_a_word(record_002: ComparisonRecord, make_row: type[MetricD
         }
     )
     record = record_002.model_copy(update={"rows": (row,)})
-    assert table_rows([record])[0]["candidate"] == "inf"
+    assert artifact_rows([record])[0]["candidate"] == "inf"

@@ -20,7 +20,7 @@ from tasks.extensions.history.page import write_history_page
 from tasks.extensions.history.series import Night, Series, judge
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import StoreIndex, index_comparison
-from tasks.publish.site.index_files import name_pair
+from tasks.publish.site.index_files import pair_file
 from tasks.publish.site.index_page import (
     add_comparison,
     add_nights,
@@ -59,7 +59,7 @@ def address(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> st
 
 def cases_of(record: ComparisonRecord) -> str:
     """Where the page of a comparison finds the other cases of its pair."""
-    return f"../../{name_pair(index_comparison(record).pair)}"
+    return f"../../{pair_file(index_comparison(record).pair)}"
 
 
 CURVES = {"loss": "Loss", "step_time_s": "Step time, s"}

@@ -8,7 +8,7 @@ from tasks.publish.content.page_address import find_page
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.comparison_pages import build_site, publish_comparison
 from tasks.publish.site.index import PAGE, index_comparison, parse_index
-from tasks.publish.site.index_files import name_pair
+from tasks.publish.site.index_files import pair_file
 from tasks.records import ComparisonRecord
 from tasks.store import Store, open_store
 
@@ -45,7 +45,7 @@ def test_only_missing_or_stale_pages_are_written(tmp_path: Path, record_002: Com
     assert [(item.id, item.headline == "said otherwise") for item in index.comparisons] == [
         ("3", False), ("2", True), ("1", False)
     ]  # fmt: skip
-    cases = name_pair(index_comparison(record_002).pair)
+    cases = pair_file(index_comparison(record_002).pair)
     assert f'"{records[2].id}"' in (store.path / "comparisons" / record_002.comparison / cases).read_text()
 
 
