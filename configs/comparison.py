@@ -101,7 +101,7 @@ class Comparison(Frozen):
     repeats: Annotated[Count, Field(le=MAX_REPEATS)]
     tolerances: Name
     comparability: Name = "default"  # file in configs/comparability: the effect of each finding on the verdict
-    findings: dict[str, Any] = {}  # entries that override that file's; each is a `Rule` (configs/findings.py)
+    findings: dict[str, Any] = {}  # entries that override that file's; each is a `FindingRule` (configs/findings.py)
     allow: dict[ToleranceName, Annotated[str, Field(min_length=1)]] = {}  # metric that may change → reason
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}

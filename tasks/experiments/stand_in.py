@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.comparison import load_target
+from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
 from tasks.experiments.same_function import is_on_cpu
 from tasks.records import RunPlan
@@ -31,12 +32,12 @@ def find_stand_ins(request: Request, case: str, plans: Sequence[RunPlan], out: P
 
 
 def keep_hardware(plan: RunPlan, of: RunPlan) -> RunPlan:
-    """Return a plan whose step has the kernels of the plan `of`, which are interpreted here, if maxview's trainer runs.
+    """Return a plan whose step has the kernels of the plan `of`, which are interpreted here.
 
-    MaxText chooses its kernels by the devices that it has.
+    Returns `plan` itself for MaxText, which chooses its kernels by the devices that it has.
     """
     hardware = of.config.get("hardware")
-    if plan.trainer != "maxview" or hardware == plan.config["hardware"]:
+    if not trainer_class(plan.trainer).has_kernels_of_key or hardware == plan.config["hardware"]:
         return plan
     identity = hash_identity({"plan": plan.identity, "hardware": hardware})
     return plan.model_copy(update={"config": plan.config | {"hardware": hardware}, "identity": identity})

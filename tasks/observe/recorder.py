@@ -20,7 +20,7 @@ SETTINGS = "settings.json"
 def prepare_recorder(folder: Path, environment: Mapping[str, str], **settings: Any) -> dict[str, str]:
     """Write the recorder's settings into an existing folder; return the environment variables to set in the process.
 
-    Deletes an old claim. environment: the process's other variables. settings: fields of the recorder's `Settings`.
+    Deletes an old claim. environment: the process's other variables. settings: fields of `RecorderSettings`.
     """
     (folder / CLAIM).unlink(missing_ok=True)
     (folder / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")

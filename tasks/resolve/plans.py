@@ -67,6 +67,18 @@ class Request(Frozen):
         return make_command(target, trainer, config, arm=arm)
 
 
+class FunctionRequest(Request):
+    """A request that evaluates the steps of both arms on this machine, and starts no run on the target."""
+
+    def place(self, target: Target) -> Target:
+        """Return a target for processors as it is, another one as this machine."""
+        return target if target.environment.get("JAX_PLATFORMS") == "cpu" else on_this_machine(target)
+
+    def make_command(self, target: Target, trainer: Trainer, config: TrainConfig, arm: str) -> Command:
+        """Return the command of a run here. Raises ConfigError."""
+        return make_command(self.place(target), trainer, config, arm=arm)
+
+
 class CompileRequest(Request):
     """A request that compiles both arms for the target's topology on this machine, and trains nothing."""
 
@@ -82,8 +94,7 @@ class CompileRequest(Request):
 
     def place(self, target: Target) -> Target:
         """Return the target on this machine, without its launch settings."""
-        here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "launch": {}}
-        return target.model_copy(update=here)
+        return on_this_machine(target)
 
     def topology(self, target: Target) -> str | None:
         return target.topology
@@ -91,6 +102,12 @@ class CompileRequest(Request):
     def make_command(self, target: Target, trainer: Trainer, config: TrainConfig, arm: str) -> Command:
         """Return the command of a compile, which with `fresh` does not use the cache of compiled programs."""
         return make_compile(target, trainer, config, arm=arm, anew=bool(self.fresh))
+
+
+def on_this_machine(target: Target) -> Target:
+    """Return the target on this machine, without its launch settings and devices."""
+    here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "launch": {}}
+    return target.model_copy(update=here)
 
 
 def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Path | None = None) -> list[RunPlan]:
@@ -243,11 +260,15 @@ def check_request(request: Request, root: Path = CONFIG_ROOT) -> tuple[Compariso
 
 
 def request_comparison(options: CompareOptions) -> Request:
-    """Return the request that trains both arms, or only the second arm if `baseline` names blessed runs."""
+    """Return the request that trains both arms, or only the second arm if `baseline` names blessed runs.
+
+    With `--only function` nothing is trained, and the target's cluster, images and devices are not needed.
+    """
     blessed = options.baseline if is_baseline_place(options.baseline) else ""
     request = _request(options.model_copy(update={"baseline": ""}) if blessed else options, options.more)
     arms = request.arms.model_copy(update={"aa": options.more.aa})
-    return request.model_copy(update={"repeats": options.more.repeats, "blessed": blessed, "arms": arms})
+    request = request.model_copy(update={"repeats": options.more.repeats, "blessed": blessed, "arms": arms})
+    return FunctionRequest(**dict(request)) if options.read_only() == {"function"} else request
 
 
 def request_compiles(options: PreflightOptions) -> CompileRequest:

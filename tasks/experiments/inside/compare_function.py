@@ -2,7 +2,7 @@
 
     python …/start.py compare_function SETTINGS.json RESULT.json
 
-The settings are the fields of `Settings`. A distance is the Euclidean norm of a difference.
+The settings are the fields of `FunctionSettings`. A distance is the Euclidean norm of a difference.
 """
 
 import json

@@ -2,7 +2,7 @@
 
     python …/start.py compare_twins SETTINGS.json DONE
 
-The settings are {"pairs": [fields of `Pair`]}. Each pair's JSON object is written into its own file as soon as it is
+The settings are {"pairs": [fields of `TwinPair`]}. Each pair's JSON object is written into its file as soon as it is
 known. The file DONE is written last.
 """
 

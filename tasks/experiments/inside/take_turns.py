@@ -2,9 +2,9 @@
 
     python …/start.py take_turns SETTINGS.json RESULT.json
 
-The settings are the fields of `Settings`. Each draw loads a new executable of each program, with new buffers, and runs
-rounds of two turns in random order; see `paired_times`. The result is a JSON object with the fields of `TurnsResult`,
-or {"error": sentence, "arm": name or ""}. Lines on standard error show the progress.
+The settings are the fields of `TurnsSettings`. Each draw loads a new executable of each program, with new buffers, and
+runs rounds of two turns in random order; see `paired_times`. The result is a JSON object with the fields of
+`TurnsResult`, or {"error": sentence, "arm": name or ""}. Lines on standard error show the progress.
 """
 
 import json

@@ -46,6 +46,7 @@ class MaxviewTrainer(Trainer):
     title = "maxview's"
     entry = "model.train.__main__"
     reports = True
+    has_kernels_of_key = True
     pairs_refs = True
 
     @classmethod

@@ -46,6 +46,7 @@ class Trainer(Frozen):
     loads_full_state: ClassVar[bool] = False  # whether its command restores the checkpoint `load_full_state_path=…`
     takes_command: ClassVar[bool] = False  # whether a template in the comparison's file starts it, for its cases only
     starts_alike: ClassVar[bool] = True  # whether Linen and NNX start with the same weights for one seed
+    has_kernels_of_key: ClassVar[bool] = False  # whether its key `hardware`, not its devices, chooses the kernels
     pairs_refs: ClassVar[bool] = False  # whether a comparison of two arms of this trainer has two refs or none
     address: ClassVar[str] = ""  # of its public repository; empty: maxview's clone, or none
     # imported by its command; a process that has imported it can be forked. Empty: no such module

@@ -77,7 +77,7 @@ RANK_DEATHS = {
     "child": rb"exit(?:code {0,4}: |s with return code = )-(\d{1,3})(?!\d)(?:\) local_rank: \d{1,9})?"
     rb"(?: \(pid: \d{1,12}\))?",
 }
-# pattern name → (form, type) of the finding (`Finding`)
+# pattern name → (form, type) of the finding (`DeathSign`)
 NOTED = {
     "aborted": ("stop", "SystemExit"), "stopped": ("stop", "StopTraining"), "usage": ("usage", "ArgumentError"),
     "fatal": ("fatal", "Fatal"), "fatal_tsl": ("fatal", "Fatal"), "fatal_cpp": ("fatal", "Fatal"),

@@ -21,7 +21,16 @@ from configs.schema import PLACE_KEYS, TrainConfig
 from tasks.records import Invocation, RunPlan
 from tasks.resolve.arm_config import find_unfit_cases, resolve_config
 from tasks.resolve.commands import Command
-from tasks.resolve.plans import NAME_LENGTH, Request, name_run_folder, plan_run, resolve
+from tasks.resolve.options import CompareOptions
+from tasks.resolve.plans import (
+    NAME_LENGTH,
+    FunctionRequest,
+    Request,
+    name_run_folder,
+    plan_run,
+    request_comparison,
+    resolve,
+)
 from tasks.resolve.trainers.maxview_trainer import MaxviewTrainer
 
 OUT = Path("/somewhere/out")
@@ -404,3 +413,15 @@ def test_the_source_digest_depends_on_every_change_of_the_trainer_and_no_other(c
 def test_the_checkout_has_the_versions_that_a_run_imports(tmp_path: Path) -> None:
     versions = MaxviewTrainer.find(Arm(name="a"), None, tmp_path, None).versions
     assert {"python", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "trainer source"} <= set(versions)
+
+
+def test_only_function_needs_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("configs.comparison.Target.launch_settings", lambda *_: pytest.fail("asks for the cluster"))
+    with pytest.raises(pytest.fail.Exception, match="asks for the cluster"):
+        resolve(request_comparison(CompareOptions(comparison="linen-vs-nnx", target="v6e-32")), OUT)
+    monkeypatch.undo()
+    request = request_comparison(CompareOptions(comparison="linen-vs-nnx", target="v6e-32", only=("function",)))
+    assert isinstance(request, FunctionRequest)
+    assert {(plan.backend, plan.config["hardware"]) for plan in resolve(request, OUT)} == {("local", "tpu")}
+    eight = load_target("cpu-8")
+    assert request.place(eight) == eight  # its flags make the eight devices

@@ -11,7 +11,7 @@ from flows.cli.app import call_command
 from tasks.records import ArrayDifference, RunReading, RunRecord
 from tasks.store import open_store
 from tasks.verify.array_index import ArraySpec
-from tasks.verify.array_pairs import pair_arrays, place_of
+from tasks.verify.array_pairs import meaning_of_array, pair_arrays
 from tasks.verify.compare_checkpoints import compare_arms, compare_checkpoints, find_common
 from tasks.verify.layout import CheckpointError
 from tasks.verify.verification import verify_checkpoints
@@ -195,7 +195,7 @@ def test_paths_of_checkpoints():
         "model.dropout.rngs.key": ("random numbers", "model.dropout.rngs.key"),
         "nnx_aux.decoder.layers.x": ("other state", "nnx_aux.decoder.layers.x"),
     }
-    assert {name: place_of(name) for name in names} == names
+    assert {name: meaning_of_array(name) for name in names} == names
 
 
 def test_more_than_nine_layers_are_paired_by_number():
