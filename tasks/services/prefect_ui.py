@@ -22,7 +22,7 @@ from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.diff import exit_status
 from tasks.diff.next_step import find_deciding_row
-from tasks.publish.content.amounts import show_percent
+from tasks.publish.content.row_values import show_percent
 from tasks.publish.content.verdict_words import OUTCOMES, WORST_FIRST, outcome_of
 from tasks.records import ComparisonRecord
 from tasks.resolve.refs import WORKING_TREE

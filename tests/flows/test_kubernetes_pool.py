@@ -194,7 +194,7 @@ def test_a_killed_pod_is_a_crash_and_its_job_is_ended(one_stack: Any, cluster: A
     assert jobs_of(cluster, run)[-1]["status"]["failed"] == 1
     one_stack.wait(lambda: not list((one_stack.out / "flows" / run).iterdir()))  # by `reap/jobs`, from another pool
     assert cluster.look() == ([], [])
-    (directory,) = one_stack.out.glob(f"runs/{CASE}-linen*")
+    (directory,) = one_stack.out.glob(f"runs/{CASE}-linen-r*")
     job = json.loads((directory / "handle.json").read_text())["job_name"]
     assert f"DELETE /apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/{job}" in requests_of(cluster)
     assert cluster.server is None or cluster.server.denied(WORKER) == set()  # a denial that changes nothing, too

@@ -21,8 +21,8 @@ from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.result_metrics import FUNCTION, LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
-from tasks.publish.content.amounts import show_percent, show_seconds_of, show_values
 from tasks.publish.content.explanation_sections import headline_of
+from tasks.publish.content.row_values import show_percent, show_seconds_of, show_values
 from tasks.publish.content.verdict_words import (
     AGAIN,
     HOLDS,

@@ -12,7 +12,7 @@ from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.result_metrics import EVALUATION, FINAL_STATE, FUNCTION, LOSS, ROUNDING, VALUES
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
-from tasks.publish.content.amounts import show_percent
+from tasks.publish.content.row_values import show_percent
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff, Verdict
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible

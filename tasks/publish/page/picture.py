@@ -10,8 +10,8 @@ from math import isfinite
 from configs.schema import Frozen
 from tasks.diff.next_step import find_deciding_row
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.publish.content.amounts import show_sides
 from tasks.publish.content.brief import CURVES, PER_STEP
+from tasks.publish.content.row_values import show_sides
 from tasks.publish.content.verdict_words import outcome_of, sides_of
 from tasks.records import ComparisonRecord, Curve, MetricDiff, TimeExplanation
 from tasks.records.text import shorten, show_number, visible

@@ -13,7 +13,7 @@ from jinja2 import Environment
 from tasks.diff.suggested_commands import repeat_command
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content import verdict_words
-from tasks.publish.content.amounts import name_unit, show_seconds, show_sides, show_values
+from tasks.publish.content.amounts import show_seconds
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
 from tasks.publish.content.brief import PER_STEP, Brief, find_frame, make_brief, short_title
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
@@ -22,6 +22,7 @@ from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
 from tasks.publish.content.icon import draw_icon, to_data_uri
+from tasks.publish.content.row_values import name_unit, show_sides, show_values
 from tasks.publish.content.save_timeline import draw_lives
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts

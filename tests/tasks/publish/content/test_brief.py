@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.publish.content.amounts import show_percent, show_sides, show_values
 from tasks.publish.content.brief import (
     Level,
     Strip,
@@ -15,6 +14,7 @@ from tasks.publish.content.brief import (
     shorten_title,
     tell_certainty,
 )
+from tasks.publish.content.row_values import show_percent, show_sides, show_values
 from tasks.records import CodeLine, ComparisonRecord, Explanation, Floor, FunctionComparison, MetricDiff
 from tasks.records.observation import Root, TensorComparison
 from tasks.records.text import show_number

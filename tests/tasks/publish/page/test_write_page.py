@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tasks.publish.content.amounts import show_sides
 from tasks.publish.content.brief import make_brief, short_title
+from tasks.publish.content.row_values import show_sides
 from tasks.publish.content.verdict_words import MAX_CLAUSE_LENGTH, difference_text, group_rows
 from tasks.publish.page import curve_data
 from tasks.publish.page.write_page import write_page
