@@ -87,11 +87,10 @@ def _tells(run: RunReading) -> bool:
 
 def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
     coverage = run.coverage
-    many_ranks = run.format == "torchtitan" and run.steps.height <= coverage.step_lines_parsed
+    # equal rows count once: many ranks print one, and damage may double a stretch, more than once
+    once = run.format in ("torchtitan", "megatron") and run.steps.height <= coverage.step_lines_parsed
     exact = run.steps.height == coverage.step_lines_parsed
-    # consecutive identical rows count once: damage may double a stretch
-    doubled = run.format == "megatron" and run.steps.height <= coverage.step_lines_parsed <= 2 * run.steps.height
-    if not (exact or many_ranks or doubled) or coverage.step_lines_parsed > coverage.step_lines_seen:
+    if not (exact or once) or coverage.step_lines_parsed > coverage.step_lines_seen:
         yield f"{run.steps.height} rows, {coverage.step_lines_parsed} parsed of {coverage.step_lines_seen} seen"
     offsets = [offset for offset, _ in lines_of(text, 0)]
     if offsets != sorted(set(offsets)):

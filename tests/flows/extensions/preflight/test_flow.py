@@ -3,9 +3,11 @@
 import json
 import shutil
 import subprocess
+import sys
 import sysconfig
+import time
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,11 @@ type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 ROOT = Path(__file__).parents[4]
 SAMPLES = ROOT / "tests" / "samples" / "preflight"
-PLACE = {  # of a cluster that receives no request
+STANDINS = ROOT / "tests" / "standins" / "kubernetes"
+WORKER = "the-workers-token"  # of the account that the stand-in knows
+PLACE = {  # of a cluster that receives no job
     "MAXVIEW_CLUSTER": "c", "MAXVIEW_PROJECT": "p", "MAXVIEW_ZONE": "us-east5-b", "MAXVIEW_IMAGE": "gcr.io/p/t:1",
+    "MAXVIEW_SHARED_OUT": "true",
 }  # fmt: skip
 
 pytestmark = pytest.mark.long  # whole command lines
@@ -68,14 +73,38 @@ def test_a_lost_donation_is_first_and_leads_to_its_line(maxview: Maxview, compil
     assert again.stderr.count("compiled before") == 2
 
 
+@pytest.fixture
+def clusters_user(tmp_path: Path, user_environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The environment of a user whose cluster answers."""
+    folder, port, name = tmp_path / "cluster", tmp_path / "port", "gke_p_us-east5_c"
+    folder.mkdir()
+    argv = [sys.executable, str(STANDINS / "server.py"), str(port), str(folder), "--python", str(folder)]
+    server = subprocess.Popen(argv, cwd=ROOT)
+    try:
+        deadline = time.monotonic() + 120
+        while not port.is_file() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        config = {
+            "apiVersion": "v1", "kind": "Config", "current-context": name,
+            "clusters": [{"name": name, "cluster": {"server": f"http://127.0.0.1:{port.read_text()}"}}],
+            "users": [{"name": name, "user": {"token": WORKER}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+        }  # fmt: skip
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+        yield user_environment | PLACE | {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
 def test_a_program_that_does_not_fit_is_not_launched(
-    maxview: Maxview, compiler: Path, tmp_path: Path, user_environment: dict[str, str]
+    maxview: Maxview, compiler: Path, tmp_path: Path, clusters_user: dict[str, str]
 ) -> None:
     leave(compiler, linen="none", nnx="none")
     refuse(compiler, "nnx")
     done = maxview(
         "compare", "linen-vs-nnx", "--target", "v6e-32", "--out", "o", "--json",
-        python=compiler / "bin" / "python", environment=user_environment | PLACE,
+        python=compiler / "bin" / "python", environment=clusters_user,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     (record,) = json.loads(done.stdout)
