@@ -72,6 +72,8 @@ class LiveView:
     def __init__(self, console: Console):
         self.console = console
         self.comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
+        self.waited_s: list[float] = []  # seconds until each comparison, since the one before it
+        self._compared = time.monotonic()
         self.plans: list[RunPlan] = []
         self._rows: dict[str, TaskID] = {}
         self._checkpoints: dict[str, dict[int, str]] = {}
@@ -134,6 +136,8 @@ class LiveView:
                 self.console.print(escape_rich(text), style="red", soft_wrap=True)
             case Compared(record, page, _):
                 self.comparisons.append((record, page))
+                self.waited_s.append(time.monotonic() - self._compared)
+                self._compared += self.waited_s[-1]
 
     def show_read(self, name: str, done: int, size: int) -> None:
         """Show how many bytes of a long file have been read: `done` of `size`."""

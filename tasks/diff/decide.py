@@ -75,7 +75,8 @@ def show_percentage(baseline: float, candidate: float) -> str:
 
 
 def show_duration(seconds: float) -> str:
-    """Return a duration as text, in a suitable unit."""
-    if seconds < 90:
+    """Return a duration as text, in a suitable unit: `90 s`, `2.5 minutes`, `15 minutes`, `2.0 hours`."""
+    if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 120 * 60 else f"{seconds / 3600:.1f} hours"
+    minutes = f"{seconds / 60:.0f}" if seconds >= 600 else f"{seconds / 60:.1f}".removesuffix(".0")
+    return f"{minutes} minutes" if seconds < 120 * 60 else f"{seconds / 3600:.1f} hours"

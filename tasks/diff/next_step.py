@@ -30,6 +30,15 @@ FIXES: dict[DeathKind, str] = {
     "other": "Mend the cause that the log names.",
 }
 
+# kind of finding -> noun of what has to be equal in further runs
+TO_EQUALIZE: dict[str, str] = {
+    "jax-version": "JAX", "jaxlib-version": "jaxlib", "libtpu-version": "libtpu", "package-version": "packages",
+    "xla-flags": "XLA flags", "environment-variable": "environment variables", "device-kind": "devices",
+    "device-count": "devices", "mesh": "mesh", "host-process": "host process", "flops": "work per step",
+    "tokens": "work per step", "data": "data", "seed": "seed", "config": "settings",
+}  # fmt: skip
+OTHER_CODE = frozenset({"same-commit", "other-source", "other-trainer"})  # findings about runs of unintended commits
+
 # effect of the command; a step that asks a question ends with a colon
 PURPOSES: dict[StepKind, str] = {
     "resume": "Then this command continues the run that died from its last checkpoint, and reuses the others",
@@ -128,13 +137,44 @@ def _advise(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None) ->
         if edited is not None and edited.changed:
             place = f"the uncommitted changes{f', and {between}' if between else '.'}"
         else:
-            place = between or "the differences that are listed here."
+            unequal = _name_unequal(record)
+            known = f"the differences in {unequal}{', and ' if between else '.'}" if unequal else ""
+            place = f"{known}{between}" or "the differences that are listed here."
         return f"If this is not intended, find its cause among {place}"
     if is_blocked and of_logs:
-        return "Run both again so that only the change differs between them, and replace these logs with the new ones."
+        unequal = _name_unequal(record)
+        needed = ["each from its own commit"] if any(one.kind in OTHER_CODE for one in record.findings) else []
+        needed += [f"with equal {unequal}"] if unequal else []
+        how = f": {', '.join(needed)}. Replace" if needed else ", and replace"
+        return f"Run both again so that only the change differs between them{how} these logs with the new ones."
     if kind in ("logs", "stand-in"):
         return "Run both again, and put the new logs beside the old ones of each side."
     return ""
+
+
+def _name_unequal(record: ComparisonRecord) -> str:
+    """Return what differs undeclared between the arms, such as `JAX, libtpu and mesh`; empty without such findings."""
+    kinds = [finding.kind for finding in record.findings if finding.effect in ("blocks", "qualifies")]
+    *first, last = dict.fromkeys(TO_EQUALIZE[kind] for kind in kinds if kind in TO_EQUALIZE) or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def follow_cause(record: ComparisonRecord) -> NextStep | None:
+    """Return the next step of an explained comparison: to look at the line and commit where its arms begin to differ.
+
+    A step that runs something new, such as a bisection, stays; so does every step without a known line.
+    """
+    explained, step = record.explanation, record.next_step
+    if explained is None or explained.root is None or not explained.root.file or step is None:
+        return step
+    if step.kind not in ("by hand", "explain"):
+        return step
+    before = f"If this is not intended, its cause is {explained.root.file}:{explained.root.line}."
+    if not (commit := explained.commit_of_root.partition(" ")[0]):
+        return NextStep(kind="by hand", before=before)
+    return NextStep(
+        kind="by hand", argv=("git", "show", commit), before=before, purpose="This command shows the commit of this line"
+    )
 
 
 def _is_certain(row: MetricDiff | None) -> bool:

@@ -5,7 +5,7 @@ from typing import Literal
 from configs.schema import Frozen
 from tasks.records.compiled import ProgramDifference
 from tasks.records.function import FunctionComparison
-from tasks.records.observation import TensorComparison
+from tasks.records.observation import Root, TensorComparison
 from tasks.records.shared_fields import ignore_older
 
 ProgramAnswer = Literal["same text", "same computation in another order", "differs"]
@@ -118,3 +118,15 @@ class Explanation(Frozen):
     notes: tuple[str, ...] = ()  # failed examinations, one sentence each
     repro: str = ""  # folder of the repro kit, whose files reproduce the difference; empty: none was written
     seconds: float = 0.0  # duration of the examination
+
+    @property
+    def root(self) -> Root | None:
+        """The place where the arms' functions begin to differ; None if it was not found."""
+        return (self.tensors.first or self.tensors.roots[0]) if self.tensors and self.tensors.roots else None
+
+    @property
+    def commit_of_root(self) -> str:
+        """The commit that changed the line of `root`, with its subject; empty if unknown."""
+        root = self.root
+        commits = [line.commit for line in self.lines if root and (line.file, line.line) == (root.file, root.line)]
+        return commits[0] if commits else ""

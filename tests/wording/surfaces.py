@@ -22,6 +22,7 @@ from tasks.store import Store
 
 FOLDER = Path(__file__).parent
 COLUMNS = 80  # characters of the terminal
+WAITED_S = 150.0
 
 
 def compare_last_night(folder: Path) -> Iterator[ComparisonRecord]:
@@ -50,9 +51,8 @@ def write_surfaces() -> dict[str, str]:
         records = list(compare_last_night(Path(folder)))
         terminal, details = io.StringIO(), io.StringIO()
         for record in records:
-            print_comparison(
-                Console(file=terminal, width=COLUMNS, color_system=None), record, page="file:///index.html"
-            )
+            console = Console(file=terminal, width=COLUMNS, color_system=None)
+            print_comparison(console, record, page="file:///index.html", waited_s=WAITED_S)
             Console(file=details, width=COLUMNS, color_system=None).print(render_details(record))
         texts = {
             "terminal.txt": terminal.getvalue(),

@@ -48,9 +48,12 @@ def explain(
         explanation = explanation.model_copy(update={"repro": str(out)})
         errors.print(f"repro kit: python {program}")
     if found.record is not None and found.store is not None:
+        from tasks.diff.next_step import follow_cause
         from tasks.publish.site.comparison_pages import publish_comparison
 
-        page = publish_comparison(found.record.model_copy(update={"explanation": explanation}), found.store)
+        explained = found.record.model_copy(update={"explanation": explanation})
+        explained = explained.model_copy(update={"next_step": follow_cause(explained)})
+        page = publish_comparison(explained, found.store)
         errors.print(f"page: {page}")
     if json_:
         print(explanation.model_dump_json(indent=1))

@@ -6,6 +6,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
+from tasks.diff.next_step import follow_cause
 from tasks.experiments.runnable_arms import wants_explanation
 from tasks.extensions.explain.subjects import announce, explain_comparison, name_explainable_differences
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
@@ -23,7 +24,8 @@ def explain_step(record: ComparisonRecord, plans: tuple[RunPlan, RunPlan], store
     explanation = explain_comparison(record, plans, store)
     get_run_logger().info("%s", explanation.headline)
     explanation = explanation.model_copy(update={"function": record.function})
-    return record.model_copy(update={"explanation": explanation})
+    explained = record.model_copy(update={"explanation": explanation})
+    return explained.model_copy(update={"next_step": follow_cause(explained)})
 
 
 def explain_case(

@@ -13,7 +13,7 @@ import numpy as np
 
 from configs.schema import Frozen
 from tasks.diff.compare_logs import UNNAMED
-from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration
+from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import find_deciding_row
 from tasks.diff.step_modes import find_border, name_share
@@ -35,7 +35,6 @@ from tasks.publish.content.verdict_words import (
     threshold_text,
 )
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, NextStep, Verdict
-from tasks.records.observation import Root
 from tasks.records.text import shorten, show_share, visible
 
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
@@ -103,7 +102,6 @@ class Brief(Frozen):
 
     outcome: Outcome
     title: str
-    duration: str  # of all runs; empty if unknown
     sentence: str
     sure: str  # how certain the verdict is; may be empty
     strips: tuple[Strip, ...]
@@ -121,7 +119,6 @@ def make_brief(record: ComparisonRecord) -> Brief:
     """Return the brief of a comparison."""
     row = None if record.has_died else find_deciding_row(record)
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
-    seconds = sum(account.total_s for account in record.times)
     is_timed = row is not None and row.metric == STEP_TIME.name and not is_blocked
     strips = tuple(_draw_strips(record)) if is_timed and record.verdict != "same" else ()
     strips = strips if row is not None and _agree(strips, row) else ()
@@ -131,7 +128,6 @@ def make_brief(record: ComparisonRecord) -> Brief:
     return Brief(
         outcome=outcome_of(record),
         title=" · ".join(map(visible, (record.case, _name_arms(record), *targets))),
-        duration=show_duration(seconds) if seconds else "",
         sentence=sentence,
         sure=tell_certainty(record, row),
         strips=strips,
@@ -204,16 +200,10 @@ def tell_function(record: ComparisonRecord) -> str:
     if found.answer == "same":
         rounding = f", up to rounding ({found.gap:.0e} in float64)" if found.gap else " in float64"
         return f"the steps compute one function{rounding}"
-    root = _find_root(record)
+    root = record.explanation.root if record.explanation is not None else None
     return (
         f"another function: {visible(root.sentence)}" if root is not None else visible(found.sentence.partition(";")[0])
     )
-
-
-def _find_root(record: ComparisonRecord) -> Root | None:
-    """Return the place where the arms' functions begin to differ, if an explanation found it."""
-    tensors = record.explanation.tensors if record.explanation is not None else None
-    return (tensors.first or tensors.roots[0]) if tensors is not None and tensors.roots else None
 
 
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
@@ -256,10 +246,10 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
     It is the root's commit if the sentence names the root, and for an unknown row the place where the programs differ.
     """
-    if (root := _find_root(record)) is not None and record.explanation is not None and tell_function(record):
-        commits = [line.commit for line in record.explanation.lines if (line.file, line.line) == (root.file, root.line)]
-        return visible(commits[0]) if commits else ""
-    if record.explanation is not None and (headline := headline_of(record.explanation) or record.explanation.headline):
+    explained = record.explanation
+    if explained is not None and explained.root is not None and tell_function(record):
+        return visible(explained.commit_of_root)
+    if explained is not None and (headline := headline_of(explained) or explained.headline):
         return visible(headline)
     if record.programs is not None and record.programs.differences:
         first = record.programs.differences[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 from jinja2 import Environment
 
 from tasks.diff.suggested_commands import repeat_command
+from tasks.metrics.result_metrics import END
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content import verdict_words
 from tasks.publish.content.amounts import show_seconds
@@ -126,14 +127,19 @@ def write_page(
 
 
 def _fold_levels(record: ComparisonRecord, brief: Brief) -> dict[str, list[tuple[MetricDiff, list[MetricDiff]]]]:
-    """Return heading → rows, each with the rows that its details show: one row has all levels of the step time."""
+    """Return heading → rows, each with the rows that its details show: one row has all levels of the step time.
+
+    The row of a death is left out, because the first screen tells it.
+    """
     times = [row for row in record.rows if row.metric in PER_STEP]
     order = verdict_words.WORST_FIRST
     times.sort(key=lambda row: (row is not brief.row, order.index(row.verdict), row.metric != STEP_TIME.name))
-    return {
-        name: [(row, times[1:] if row in times else []) for row in rows if row not in times[1:]]
+    left_out = [*times[1:], *(row for row in record.rows if row.metric == END.name)]
+    groups = {
+        name: [(row, times[1:] if row in times else []) for row in rows if row not in left_out]
         for name, rows in verdict_words.group_rows(record).items()
     }
+    return {name: rows for name, rows in groups.items() if rows}
 
 
 def _commits_command(record: ComparisonRecord) -> str:

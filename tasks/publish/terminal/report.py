@@ -16,6 +16,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from tasks.diff.decide import show_duration
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.content.brief import Brief, make_brief
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
@@ -63,13 +64,16 @@ def print_comparison(
     *,
     page: str | os.PathLike[str] | None = None,
     link: str | None = None,
+    waited_s: float | None = None,
     full: bool = False,
 ) -> None:
     """Print the brief; with `full`, then the whole report. Addresses and commands do not wrap, so that they are copied.
 
     page: the page's address, a URL where possible. link: another address, which opens the page in a browser.
+    waited_s: seconds that the comparison took, with everything that is no run; None: unknown.
     """
-    for line in render_brief(record, console.width, bars=console.is_terminal, full=full):
+    duration = "" if waited_s is None else show_duration(waited_s)
+    for line in render_brief(record, console.width, duration=duration, bars=console.is_terminal, full=full):
         console.print(line, soft_wrap=True)
     if full:
         console.print(render_details(record), crop=False)
@@ -87,7 +91,9 @@ def print_comparison(
         console.print(Text(f"  {label}  {visible(as_typed(step.command))}", style="bold"), soft_wrap=True)
 
 
-def render_brief(record: ComparisonRecord, width: int, *, bars: bool, full: bool = False) -> list[Text]:
+def render_brief(
+    record: ComparisonRecord, width: int, *, bars: bool, duration: str = "", full: bool = False
+) -> list[Text]:
     """Return the lines of the brief without page and next step. They are legible at 80 columns and without colours.
 
     bars: draw the levels of step times also as bars. full: the whole report follows, so `--full` is not named.
@@ -95,11 +101,9 @@ def render_brief(record: ComparisonRecord, width: int, *, bars: bool, full: bool
     brief = make_brief(record)
     word = OUTCOMES[brief.outcome]
     head = f"{word.sign} {brief.outcome.upper()}"
-    duration = f"   {brief.duration}" if brief.duration else ""
-    duration = duration if len(f"{head}   {brief.title}{duration}") <= width else ""
-    first, *others = textwrap.wrap(
-        f"{head}   {brief.title}{duration}", width, subsequent_indent="  ", break_on_hyphens=False
-    )
+    title = f"{head}   {brief.title}"
+    title += f"   {duration}" if duration and len(f"{title}   {duration}") <= width else ""
+    first, *others = textwrap.wrap(title, width, subsequent_indent="  ", break_on_hyphens=False)
     lines = [Text(first, style=word.style), *map(Text, others)]
     lines[0].stylize("default not bold", len(head))
     lines += _fold(f"{brief.sentence} {brief.sure}".rstrip(), width)

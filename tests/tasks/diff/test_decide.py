@@ -113,7 +113,9 @@ def test_thresholds_as_people_read_them(tolerance: Tolerance, unit: float, expec
     [
         (0.4, "0 s"),
         (89.4, "89 s"),
-        (90, "2 minutes"),
+        (90, "90 s"),
+        (150, "2.5 minutes"),
+        (300, "5 minutes"),
         (7140, "119 minutes"),
         (7200, "2.0 hours"),
         (45190, "12.6 hours"),

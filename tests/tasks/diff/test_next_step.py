@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.diff.next_step import FIXES, find_deciding_row, has_scale, make_step
+from tasks.diff.next_step import FIXES, find_deciding_row, follow_cause, has_scale, make_step
 from tasks.publish.content.verdict_words import AGAIN
-from tasks.records import ComparisonRecord, MetricDiff, NextStep, TimeAccount
+from tasks.records import CodeLine, ComparisonRecord, Explanation, MetricDiff, NextStep, TimeAccount
 from tasks.records.next_step import StepKind
+from tasks.records.observation import Root, TensorComparison
 from tasks.records.run_end import DEATH_WORDS
 
 type MakeRow = Callable[..., MetricDiff]
@@ -77,12 +78,31 @@ def test_a_settled_difference_says_where_its_cause_is(record_002: ComparisonReco
     settled = record_002.model_copy(update={"verdict": "changed"})
     sides = {"baseline": "a" * 9, "candidate": "b" * 9}
     arms = {side: getattr(settled, side).model_copy(update={"commit": sha}) for side, sha in sides.items()}
-    named, one_commit = (make_step(one, "by hand") for one in (settled.model_copy(update=arms), settled))
+    alike = settled.model_copy(update={"findings": ()})
+    named, one_commit, bare = (make_step(one, "by hand") for one in (settled.model_copy(update=arms), settled, alike))
     assert named is not None
     assert named.before.endswith("git log aaaaaaaaa...bbbbbbbbb")
     assert one_commit is not None
-    assert one_commit.before.endswith("the differences that are listed here.")
+    assert one_commit.before.endswith("the differences in JAX, libtpu and host process.")  # EXPECTED.md lists all three
+    assert bare is not None
+    assert bare.before.endswith("the differences that are listed here.")
     assert make_step(settled.model_copy(update={"verdict": "same", "findings": ()}), "by hand") is None
+
+
+def test_an_explained_difference_leads_to_the_line_and_its_commit(record_002: ComparisonRecord) -> None:
+    root = Root(kind="operation", sentence="", file="model/layers.py", line=48)
+    line = CodeLine(file=root.file, line=root.line, commit="95b820a6a Gather before the kernel")
+    tensors = TensorComparison(sentence="", first=root, roots=(root,))
+    explained = record_002.model_copy(
+        update={"explanation": Explanation(headline="", tensors=tensors, lines=(line,)), "next_step": None}
+    )
+    assert follow_cause(explained) is None
+    for kind, is_replaced in (("by hand", True), ("explain", True), ("bisect", False)):
+        before = NextStep(kind=kind, argv=("maxview",))
+        step = follow_cause(explained.model_copy(update={"next_step": before}))
+        assert step is not None
+        assert (step != before) is is_replaced
+        assert not is_replaced or (step.command == "git show 95b820a6a" and "model/layers.py:48" in step.before)
 
 
 def test_a_record_of_an_older_version_keeps_its_command(record_002: ComparisonRecord) -> None:
