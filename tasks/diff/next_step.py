@@ -173,7 +173,10 @@ def follow_cause(record: ComparisonRecord) -> NextStep | None:
     if not (commit := explained.commit_of_root.partition(" ")[0]):
         return NextStep(kind="by hand", before=before)
     return NextStep(
-        kind="by hand", argv=("git", "show", commit), before=before, purpose="This command shows the commit of this line"
+        kind="by hand",
+        argv=("git", "show", commit),
+        before=before,
+        purpose="This command shows the commit of this line",
     )
 
 

@@ -1,4 +1,8 @@
-"""Computes where the page draws the effects (relative changes) of metrics and their intervals, on one common scale."""
+"""Computes where effects (relative changes) with their 99 % intervals are drawn on an axis whose middle is no change.
+
+The page draws the effects of a comparison's metrics, worse to the right. The front page draws the step time of several
+comparisons below each other on one scale (`tasks/publish/site/forest.py`).
+"""
 
 from collections.abc import Sequence
 
@@ -6,63 +10,71 @@ from configs.schema import Frozen
 from tasks.diff.next_step import has_scale
 from tasks.records import MetricDiff
 
-WIDTH = 150.0  # px of an axis, whose middle is no change
+WIDTH = 150.0  # px of a metric's axis
 MARGIN = 4.0  # px on either side, so that a point at the edge is not cut off
-MIN_REACH, MAX_REACH = (
-    3.0,
-    30.0,
-)  # bounds of the effect at an end of the axis, in thresholds; larger effects are drawn there
+MIN_REACH, MAX_REACH = 3.0, 30.0  # bounds of the effect at an end of a metric's axis, in thresholds
 
 
-class EffectLine(Frozen):
-    """A drawn effect. Coordinates are in px from the left; right is worse."""
+class DrawnEffect(Frozen):
+    """A drawn effect. Coordinates are in px from the left."""
 
-    low: float | None  # ends of the interval; None if unknown
-    high: float | None
-    point: float  # the effect
-    ends: tuple[str, str]  # labels at the left and the right end of the axis
-    words: str  # legend
-    band: tuple[float, float]  # ends of the band of changes within the threshold
-    width: float = WIDTH
+    point: float
+    interval: tuple[float, float] | None  # None if unknown
+    band: tuple[float, float]  # x and width of the band of allowed changes; of no width if unknown
+    words: str  # tooltip
+    width: float  # of the axis
+    ends: tuple[str, str] = ("", "")  # labels at the left and the right end of the axis
+    beyond: str = ""  # "→" or "←" if the effect lies beyond an end of the axis and this is shown; else empty
 
 
-def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, EffectLine]:
-    """Return metric → drawn effect, for the rows with an effect, a threshold, a baseline and a better direction."""
-    drawn = [row for row in rows if has_scale(row)]
-    furthest = max((abs(end) / _threshold(row) for row in drawn for end in _effect_and_ends(row)), default=0.0)
+def place_change(change: float, reach: float, width: float) -> float:
+    """Return x of a change on an axis that ends at ±`reach`. A change beyond an end is drawn there."""
+    return round(width / 2 + (width / 2 - MARGIN) * max(-1.0, min(1.0, change / reach)), 1)
+
+
+def draw_effect(
+    effect: float, interval: Sequence[float | None], allowed: float, reach: float, *, width: float, words: str
+) -> DrawnEffect:
+    """Return where an effect is drawn. interval: its two ends; empty or None: unknown. allowed: the threshold."""
+    known = [place_change(end, reach, width) for end in interval if end is not None]
+    left, right = (place_change(end, reach, width) for end in (-allowed, allowed))
+    return DrawnEffect(
+        point=place_change(effect, reach, width),
+        interval=(min(known), max(known)) if len(known) == 2 else None,
+        band=(left, round(right - left, 1)),
+        words=words,
+        width=width,
+    )
+
+
+def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, DrawnEffect]:
+    """Return metric → drawn effect, for the rows with an effect, a threshold, a baseline and a better direction.
+
+    All axes have the same length in thresholds.
+    """
+    drawn = {row: _changes(row) for row in rows if has_scale(row)}
+    furthest = max((abs(change) for changes in drawn.values() for change in changes), default=0.0)
     reach = min(max(MIN_REACH, furthest), MAX_REACH)
-    return {row.metric: _draw(row, reach) for row in drawn}
-
-
-def _effect_and_ends(row: MetricDiff) -> list[float]:
-    """Return the effect, and the ends of its interval if known."""
-    return [end for end in (row.effect, row.effect_low, row.effect_high) if end is not None]
+    return {row.metric: _draw(row, changes, reach) for row, changes in drawn.items()}
 
 
 def _threshold(row: MetricDiff) -> float:
-    """Return the threshold as a share of the baseline, like the effect."""
+    """Return the threshold as a share of the baseline, like the effect; its sign is that of a change for the worse."""
     assert row.threshold is not None
     assert row.baseline is not None
-    return row.threshold / abs(row.baseline)
+    return row.threshold / abs(row.baseline) * (1 if row.better == "lower" else -1)
 
 
-def _draw(row: MetricDiff, reach: float) -> EffectLine:
-    threshold = _threshold(row)
-    sign = 1 if row.better == "lower" else -1
+def _changes(row: MetricDiff) -> list[float]:
+    """Return the effect, and the ends of its interval if known, in thresholds for the worse."""
+    ends = (row.effect, row.effect_low, row.effect_high)
+    return [end / _threshold(row) for end in ends if end is not None]
 
-    def place(effect: float) -> float:
-        share = max(-1.0, min(1.0, sign * effect / threshold / reach))
-        return round(WIDTH / 2 + (WIDTH / 2 - MARGIN) * share, 1)
 
-    effect, *interval = _effect_and_ends(row)
-    ends = sorted(map(place, interval)) if len(interval) == 2 else (None, None)
-    furthest = 100 * sign * threshold * reach  # the change at the right end, in percent
+def _draw(row: MetricDiff, changes: Sequence[float], reach: float) -> DrawnEffect:
+    furthest = 100 * _threshold(row) * reach  # the change at the right end, in percent
     digits = ".0f" if abs(furthest) >= 100 else ".2g"  # no exponent
-    return EffectLine(
-        low=ends[0],
-        high=ends[1],
-        point=place(effect),
-        ends=(f"{-furthest:+{digits}} %", f"{furthest:+{digits}} % worse →"),
-        words=f"the threshold, in grey, is ±{100 * threshold:.2g} %; worse is right",
-        band=(min(place(-threshold), place(threshold)), max(place(-threshold), place(threshold))),
-    )
+    words = f"the threshold, in grey, is ±{100 * abs(_threshold(row)):.2g} %; worse is right"
+    drawn = draw_effect(changes[0], changes[1:], 1.0, reach, width=WIDTH, words=words)
+    ends = (f"{-furthest:+{digits}} %", f"{furthest:+{digits}} % worse →")
+    return drawn.model_copy(update={"ends": ends})

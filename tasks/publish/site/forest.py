@@ -8,10 +8,10 @@ import math
 from collections.abc import Sequence
 
 from configs.schema import Frozen
+from tasks.publish.content.effects import DrawnEffect, draw_effect, place_change
 from tasks.publish.site.index import IndexedComparison
 
 WIDTH = 280.0  # px
-MARGIN = 6.0  # px on either side of the axis
 MIN_REACH, MAX_REACH = 0.05, 0.5  # bounds of the change at an end of the axis; larger changes are drawn there
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # distances between two ticks to choose from
 
@@ -21,16 +21,6 @@ class AxisTick(Frozen):
 
     x: float  # px from the left
     label: str
-
-
-class DrawnEffect(Frozen):
-    """A drawn effect. Coordinates are in px from the left."""
-
-    point: float
-    interval: tuple[float, float] | None  # None if unknown
-    band: tuple[float, float]  # x and width of the band of allowed changes; of no width if unknown
-    beyond: str  # "→" or "←" if the effect lies beyond an end of the axis; else empty
-    words: str  # the effect with its interval
 
 
 class Forest(Frozen):
@@ -50,23 +40,19 @@ def draw_forest(results: Sequence[IndexedComparison]) -> Forest:
     between = next((distance for distance in TICKS if 3 * distance >= reach), TICKS[-1])
     count = math.floor(reach / between) if drawn else -1
 
-    def place(change: float) -> float:
-        share = max(-1.0, min(1.0, change / reach))
-        return round(WIDTH / 2 + (WIDTH / 2 - MARGIN) * share, 1)
+    def draw(item: IndexedComparison) -> DrawnEffect:
+        effect = effects[item.key]
+        words = _describe(effect, item.interval)
+        drawn = draw_effect(effect, item.interval or (), item.allowed or 0.0, reach, width=WIDTH, words=words)
+        beyond = "" if abs(effect) <= reach else "→" if effect > 0 else "←"
+        return drawn.model_copy(update={"beyond": beyond})
 
-    ticks = [n * between for n in range(-count, count + 1)]
     return Forest(
-        ticks=tuple(AxisTick(x=place(tick), label=f"{100 * tick:+.0f} %" if tick else "0") for tick in ticks),
-        effects={
-            item.key: DrawnEffect(
-                point=place(effects[item.key]),
-                interval=(place(item.interval[0]), place(item.interval[1])) if item.interval else None,
-                band=(place(-(item.allowed or 0)), round(place(item.allowed or 0) - place(-(item.allowed or 0)), 1)),
-                beyond="" if abs(effects[item.key]) <= reach else "→" if effects[item.key] > 0 else "←",
-                words=_describe(effects[item.key], item.interval),
-            )
-            for item in drawn
-        },
+        ticks=tuple(
+            AxisTick(x=place_change(tick, reach, WIDTH), label=f"{100 * tick:+.0f} %" if tick else "0")
+            for tick in (n * between for n in range(-count, count + 1))
+        ),
+        effects={item.key: draw(item) for item in drawn},
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.publish.content.effects import MARGIN, MAX_REACH, MIN_REACH, WIDTH, EffectLine, draw_effects
+from tasks.publish.content.effects import MARGIN, MAX_REACH, MIN_REACH, WIDTH, DrawnEffect, draw_effects
 from tasks.records import MetricDiff
 
 type MakeRow = Callable[..., MetricDiff]
@@ -17,9 +17,9 @@ def noisy(make_row: MakeRow, name: str, effect: float, better: str = "lower") ->
     return row.model_copy(update=reported | {"effect_low": effect - 0.005, "effect_high": effect + 0.005})
 
 
-def thresholds(line: EffectLine) -> float:
+def thresholds(line: DrawnEffect) -> float:
     """The drawn distance of the point from the middle, to the right, in thresholds."""
-    return (line.point - WIDTH / 2) / (line.band[1] - WIDTH / 2)
+    return (line.point - WIDTH / 2) / (line.band[1] / 2)
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.01, -0.05, 0.08, 0.24])
@@ -29,18 +29,18 @@ def test_a_points_distance_is_its_effect_in_thresholds(make_row: MakeRow, effect
     assert thresholds(drawn["slower"]) == pytest.approx(effect / 0.02, abs=0.05)
     assert thresholds(drawn["fewer"]) == pytest.approx(-effect / 0.02, abs=0.05)
     for line in drawn.values():
-        assert line.low is not None
-        assert line.high is not None
-        assert MARGIN <= line.low <= line.point <= line.high <= WIDTH - MARGIN
+        assert line.interval is not None
+        low, high = line.interval
+        assert MARGIN <= low <= line.point <= high <= WIDTH - MARGIN
 
 
 def test_all_rows_share_a_scale_of_limited_range(make_row: MakeRow) -> None:
     half = WIDTH / 2 - MARGIN
     calm = draw_effects([noisy(make_row, "calm", 0.0)])["calm"]
-    assert calm.band[1] - WIDTH / 2 == pytest.approx(half / MIN_REACH, abs=0.1)
+    assert calm.band[1] / 2 == pytest.approx(half / MIN_REACH, abs=0.1)
     both = draw_effects([noisy(make_row, "calm", 0.0), noisy(make_row, "wild", 5.0)])
     assert both["calm"].band == both["wild"].band
-    assert both["calm"].band[1] - WIDTH / 2 == pytest.approx(half / MAX_REACH, abs=0.1)
+    assert both["calm"].band[1] / 2 == pytest.approx(half / MAX_REACH, abs=0.1)
     assert both["wild"].point == WIDTH - MARGIN  # at the edge, and not cut off
 
 

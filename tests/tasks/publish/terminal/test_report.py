@@ -65,7 +65,7 @@ def test_the_verdict_comes_first_and_the_next_command_last(record_002: Compariso
     assert "  page  out/index.html" in lines
     assert record_002.next_command == ""  # the two cannot be compared: other logs are needed
     assert flat("\n".join(lines[-3:])).endswith(
-        "Run both again so that only the change differs between them, and replace these logs with the new ones."
+        "each from its own commit, with equal JAX and host process. Replace these logs with the new ones."
     )
     lines = (
         report(record_002.model_copy(update={"next_step": NextStep(kind="by hand", argv=("maxview", "history"))}))
