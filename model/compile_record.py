@@ -43,7 +43,7 @@ PACKAGES = ("jax", "jaxlib", "libtpu", "flax", "optax", "maxtext", "qwix", "aqtp
 MEMORY = (
     "argument", "output", "temp", "alias", "host_argument", "host_output", "host_temp", "generated_code",
 )  # fmt: skip
-DEVICE_MEMORY = "device"  # JAX's name for a device's own memory, which `describe_array` does not show
+DEVICE_MEMORY = "device"  # JAX's name for a device's own memory, which `describe_input` does not show
 # Messages of a program that does not fit into the memory of a device.
 OVERFLOW = re.compile(r"HbmOom|memory space hbm|RESOURCE_EXHAUSTED.*\bhbm\b", re.IGNORECASE)
 # A kernel in a program's text: MLIR bytecode, which begins with "ML\xefR", in base64 (TPU) or as an MLIR string (GPU).
@@ -64,7 +64,7 @@ class CompileRecord:
     topology: str
     hbm_bytes: int  # memory per device
     devices: int | None = None
-    arrays: list[dict[str, Any]] = field(default_factory=list)  # the step's inputs, as `describe_array` returns them
+    arrays: list[dict[str, Any]] = field(default_factory=list)  # the step's inputs, as `describe_input` returns them
     facts: dict[str, Any] = field(default_factory=dict)  # further keys of compile.json: fingerprints, memory, seconds
 
     def write_lowered(self, lowered: Lowered, seconds: float | None) -> None:
@@ -136,7 +136,7 @@ def measure_memory(compiled: Compiled) -> dict[str, int]:
     return memory | {"total": memory["argument"] + memory["output"] + memory["temp"] - memory["alias"]}
 
 
-def describe_array(path: str, shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding) -> dict[str, Any]:
+def describe_input(path: str, shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding) -> dict[str, Any]:
     """Describe an input: path, shape, dtype, the mesh axes that split each of its axes, and its bytes on one device."""
     parts, kind = name_axes(sharding, len(shape)), sharding.memory_kind
     return {
@@ -162,7 +162,7 @@ def describe_inputs(lowered: Lowered, compiled: Compiled) -> list[dict[str, Any]
     infos, tree = jax.tree_util.tree_flatten_with_path(lowered.args_info)
     shardings = tree.flatten_up_to(compiled.input_shardings)  # type: ignore[attr-defined]
     return [
-        describe_array(jax.tree_util.keystr(path), tuple(info.shape), info.dtype, sharding)
+        describe_input(jax.tree_util.keystr(path), tuple(info.shape), info.dtype, sharding)
         for (path, info), sharding in zip(infos, shardings, strict=True)
         if sharding is not None
     ]

@@ -24,7 +24,7 @@ from configs.load import ConfigError, load_train_config
 from configs.schema import TrainConfig
 from configs.topologies import GIB, Topology, find_topology
 from model.compile.compile_once import compile_once
-from model.compile_record import CompileRecord, describe_array, print_progress, quiet_libtpu, write_at_end
+from model.compile_record import CompileRecord, describe_input, print_progress, quiet_libtpu, write_at_end
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api, name_arrays
 from model.train.data_source import batch_shape
@@ -45,7 +45,7 @@ def compile_ahead(
     shapes = batch_shape(config, setup.mesh)._asdict()
     batch = {f"batch/{name}": leaf for name, leaf in shapes.items() if leaf is not None}
     record.arrays = [
-        describe_array(path, leaf.shape, leaf.dtype, leaf.sharding)
+        describe_input(path, leaf.shape, leaf.dtype, leaf.sharding)
         for path, leaf in (name_arrays(setup.api, setup.arrays) | batch).items()
     ]
     lowered = lower_step(setup)

@@ -13,7 +13,7 @@ from tasks.records.function import (
     RoundingBand,
     RoundingError,
     name_result,
-    show_share,
+    show_relative,
 )
 from tasks.records.text import counted
 
@@ -239,13 +239,13 @@ def _say_power(power: FunctionPower | None) -> str:
     """Return the smallest change of the learning rate that would have been found, as text."""
     if power is None:
         return ""
-    alone = "" if power.loss is None else f", by the loss alone one of {show_share(power.loss)}"
-    return f"; a change of the learning rate by {show_share(power.float64)} would have been found{alone}"
+    alone = "" if power.loss is None else f", by the loss alone one of {show_relative(power.loss)}"
+    return f"; a change of the learning rate by {show_relative(power.float64)} would have been found{alone}"
 
 
 def _say(found: FunctionComparison, changed: str) -> str:
     kind = f" ({found.type})" if found.type else ""
-    as_run = f"; as run they differ by up to {show_share(found.as_run)}{kind}" if found.as_run else ""
+    as_run = f"; as run they differ by up to {show_relative(found.as_run)}{kind}" if found.as_run else ""
     if found.answer == "same":
         steps = counted(len(found.states), "step")
         equal = f"equal to {found.gap:.1g}" if found.gap else "equal in every bit"

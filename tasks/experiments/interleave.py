@@ -101,7 +101,7 @@ def run_turns(
 ) -> ProgramTimes:
     """Run the recorded steps in turns; return their times, or the problem."""
     environments = [turn_environment(plan) for plan in plans]
-    pythons = [find_python(plan) for plan in plans]
+    pythons = [python_of(plan) for plan in plans]
     versions = [one.software.get("jax") for one in observations]
     apart = pythons[0] != pythons[1] or versions[0] != versions[1] or environments[0] != environments[1]
     if apart and observations[0].platform == "tpu":
@@ -142,7 +142,7 @@ def turn_environment(plan: RunPlan) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in own}
 
 
-def find_python(plan: RunPlan) -> str:
+def python_of(plan: RunPlan) -> str:
     """Return the Python of a plan's command; maxview's own if the command is another program."""
     words = [word for word in plan.argv[:3] if Path(word).name.startswith("python")]
     return words[0] if words else sys.executable

@@ -9,7 +9,7 @@ from typing import Any
 from configs.backends import ImageSettings
 from tasks.experiments.inside import record_and_time
 from tasks.experiments.inside.record_and_time import MARK, PLACE
-from tasks.experiments.interleave import COMPILE_S, OWN_VARIABLES, TurnLimits, find_python, read_result
+from tasks.experiments.interleave import COMPILE_S, OWN_VARIABLES, TurnLimits, python_of, read_result
 from tasks.experiments.recordings import BATCHES, SIDES, Both
 from tasks.launch.local.process_group import move_plan, start_folder
 from tasks.records import ProgramTimes, RunPlan
@@ -48,7 +48,7 @@ def plan_turns(plans: Both[RunPlan], limits: TurnLimits, store: Store) -> RunPla
     start = ("-m", MODULE) if image else (str(record_and_time.START), MODULE.rpartition(".")[2])
     digest = hashlib.sha256(f"{plans[0].identity}\0{plans[1].identity}\0{limits!r}".encode()).hexdigest()[:10]
     name = f"{plans[0].case}-{ARM}-{digest}"
-    python = PYTHON if image else find_python(plans[1])
+    python = PYTHON if image else python_of(plans[1])
     changes = {
         "arm": ARM, "repeat": 0, "run_name": name, "directory": str(store.run(name).path), "identity": digest,
         "trainer": "command", "environment": {}, "argv": (python, *start, specification),
@@ -75,7 +75,7 @@ def _describe(plan: RunPlan, side: str, *, image: bool) -> dict[str, Any]:
         "cwd": None if image else str(start_folder(plan)),
         "files": {config: config_text(moved.model_copy(update={"origins": {}}))},
         "recorder": {"observe": True, "batches": min(BATCHES, int(plan.config["steps"]))},
-        "python": PYTHON if image else find_python(plan),
+        "python": PYTHON if image else python_of(plan),
     }
 
 

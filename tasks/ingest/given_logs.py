@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from configs.schema import Frozen
-from tasks.ingest.log_sources import SCHEME, list_files, list_logs, on_this_machine
+from tasks.ingest.log_sources import SCHEME, expand_place, list_logs, local_copies
 from tasks.metrics.merged_steps import have_equal_times
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape
@@ -82,7 +82,7 @@ def open_arms(sides: tuple[Sequence[str], Sequence[str]], *, aa: bool = False) -
     """
     found = [[item for word in words for item in _find_files(word)] for words in sides]
     places = list(dict.fromkeys(place for side in found for place, _ in side))
-    with on_this_machine(places) as paths:
+    with local_copies(places) as paths:
         here = dict(zip(places, paths, strict=True))
         arms = read_arms(*([(here[place], named) for place, named in side] for side in found))
         if not aa:
@@ -122,7 +122,7 @@ def _find_files(word: str) -> list[tuple[str, bool]]:
     elif wild and not os.path.exists(word):
         found = [name for name in sorted(glob.glob(word, recursive=True)) if Path(name).is_file()]
     else:
-        found = list_files(word)
+        found = expand_place(word)
     if not found:
         raise LogFormatError(f"{word}: contains no file; check the path")
     return [(place, found == [word]) for place in found]

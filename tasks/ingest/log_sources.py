@@ -64,7 +64,7 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
         if stream is None:
             raise LogFormatError("-: there is no standard input here; name a file")
         return [("standard input", scrape_stream(stream, on_progress=on_progress))]
-    places = list_files(name)
+    places = expand_place(name)
     if places == [name]:
         return [(name, _read_place(name))]
     readings = []
@@ -103,11 +103,11 @@ def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> L
 def _read_place(place: str) -> LogReading:
     if not place.startswith(SCHEME):
         return scrape(Path(place))
-    with on_this_machine([place]) as (path,):
+    with local_copies([place]) as (path,):
         return scrape_chunks(partial(read_file, path), name=place)
 
 
-def list_files(name: str) -> list[str]:
+def expand_place(name: str) -> list[str]:
     """Return the files in a folder, or `list_logs` of a gs:// address; for any other name, the name itself."""
     if name.startswith(SCHEME):
         return list_logs(name)
@@ -140,7 +140,7 @@ def list_logs(address: str) -> list[str]:
 
 
 @contextmanager
-def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
+def local_copies(logs: Sequence[str]) -> Iterator[list[Path]]:
     """Yield local paths of logs. Copies objects in buckets; deletes the copies afterwards. Raises LogFormatError."""
     with tempfile.TemporaryDirectory(prefix="maxview-") as folder:
         yield [

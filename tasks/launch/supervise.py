@@ -193,14 +193,14 @@ def end_group(group: int) -> None:
         try:
             os.killpg(group, number)
             while time.monotonic() < deadline:
-                reap(group)
+                reap_zombies(group)
                 os.killpg(group, 0)
                 time.sleep(0.01)
         except (ProcessLookupError, PermissionError):  # the group is empty; macOS raises PermissionError for zombies
             return
 
 
-def reap(group: int) -> None:
+def reap_zombies(group: int) -> None:
     """Reap a group's zombies, which became children of this process when their parents ended."""
     try:
         while os.waitpid(-group, os.WNOHANG)[0]:

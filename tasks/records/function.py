@@ -20,8 +20,8 @@ class ResultGap(Frozen):
     @property
     def sentence(self) -> str:
         """The result with both differences, in words."""
-        as_run = "" if self.as_run is None else f", by {show_share(self.as_run)} as run"
-        return f"{name_result(self.role, self.meaning)} differs by {show_share(self.float64)} in float64{as_run}"
+        as_run = "" if self.as_run is None else f", by {show_relative(self.as_run)} as run"
+        return f"{name_result(self.role, self.meaning)} differs by {show_relative(self.float64)} in float64{as_run}"
 
 
 class RoundingError(Frozen):
@@ -85,6 +85,6 @@ def name_result(role: str, meaning: str) -> str:
     return f"result {meaning}" if meaning.isdigit() else meaning
 
 
-def show_share(value: float) -> str:
+def show_relative(value: float) -> str:
     """Return a relative difference as text: `1.9 %`, `4e-05`."""
     return f"{value:.1%}".replace("%", " %") if value >= 1e-3 else f"{value:.1g}" if value else "0"

@@ -32,7 +32,7 @@ from tasks.verify.layout import (
 )
 from tasks.verify.manifest import manifest_path
 from tasks.verify.ocdbt import low_load_context, shorten_message
-from tasks.verify.value_differences import CheckpointSide, Job, UnreadableError, compare_values, reusing_memory
+from tasks.verify.value_differences import CheckpointSide, Job, UnreadableError, compare_arrays, reusing_memory
 from tasks.verify.verification import Progress, Verification, count_progress
 
 type ProvedRun = tuple[RunRecord, CheckpointProof]
@@ -123,7 +123,7 @@ def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None
     compared = [spec for pair in pairs if pair.ours and pair.theirs for spec in (*pair.ours, *pair.theirs)]
     count = count_progress(on_progress, "values", sum(spec.decoded_bytes for spec in compared))
     try:
-        differences = compare_values(list(jobs.values()), count)
+        differences = compare_arrays(list(jobs.values()), count)
     except UnreadableError as error:
         sides = (error.job.ours.folder, error.job.theirs.folder)
         cause = shorten_message(error.__cause__ or error)

@@ -57,7 +57,7 @@ class UnreadableError(ValueError):
         self.job = job
 
 
-def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None = None) -> list[ValueDifference]:
+def compare_arrays(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None = None) -> list[ValueDifference]:
     """Return the difference of each job's arrays, in the order of the jobs.
 
     on_bytes: called by other threads with twice the bytes of each compared part of `Job.spec`. Raises

@@ -74,7 +74,7 @@ def nightly(options: NightOptions) -> State[Any]:
     plan = plan_night_step(options, store, flow_run.scheduled_start_time)
     results = list(run_cells(plan, store))
     culprits = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
-    twins = list(evaluate_twins(plan, store)) if plan.invariants else []
+    twins = list(evaluate_night_twins(plan, store)) if plan.invariants else []
     record = finish_night_step(plan, results, store, culprits, twins)
     forget([flow_run.id], store)
     problems = publish(record, store)
@@ -119,7 +119,7 @@ def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) 
         yield name_culprit(cell, headlines[0] if headlines else state.message or "the bisection did not finish")
 
 
-def evaluate_twins(plan: NightPlan, store: Store) -> Iterator[NightTwins]:
+def evaluate_night_twins(plan: NightPlan, store: Store) -> Iterator[NightTwins]:
     """Evaluate the twins of each trainer that the night compared, in the cases outside quarantine; yield the answers.
 
     The trainer is that of the comparison's branch at the night's commit, or the installed one.

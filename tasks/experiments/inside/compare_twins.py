@@ -2,8 +2,8 @@
 
     python …/start.py compare_twins SETTINGS.json DONE
 
-The settings are {"pairs": [fields of `TwinPair`]}. Each pair's JSON object is written into its file as soon as it is
-known. The file DONE is written last.
+The settings are {"pairs": [fields of `RecordedPair`]}. Each pair's JSON object is written into its file as soon as it
+is known. The file DONE is written last.
 """
 
 import gc
@@ -40,7 +40,7 @@ class NotMapped(ValueError):
 
 
 @dataclass(frozen=True)
-class TwinPair:
+class RecordedPair:
     """Two recordings, and how the right side's arrays are made from the left side's."""
 
     result: str  # file of the result
@@ -99,7 +99,7 @@ class Twins:
             return _keep(self.results, key, list(wide.chain(program, first, batches)))
         return _keep(self.results, key, self.results.pop(key))
 
-    def compare(self, pair: TwinPair) -> dict[str, Any]:
+    def compare(self, pair: RecordedPair) -> dict[str, Any]:
         """Return the measured differences of a pair. Raises ValueError with a sentence if it cannot be compared."""
         if pair.exact:
             return compare_arguments(RecordedStep(Path(pair.left)), RecordedStep(Path(pair.right)))
@@ -289,7 +289,7 @@ def main(argv: Sequence[str]) -> int:
     gc.freeze()  # collections leave out what was imported
     twins = Twins()
     for settings in json.loads(Path(argv[0]).read_text(encoding="utf-8"))["pairs"]:
-        pair, began = TwinPair(**settings), time.monotonic()
+        pair, began = RecordedPair(**settings), time.monotonic()
         try:
             found = twins.compare(pair)
         except (ValueError, NoFunction) as error:

@@ -70,7 +70,7 @@ class RecordedStep:
         self.names = list(self._stored)
         with mlir_context():
             module = parse_program(self.text)
-            self.devices = devices_of(module)
+            self.devices = read_device_count(module)
             main = find_main(module)
             arguments = main.regions[0].blocks[0].arguments
             types = [str(one.type) for one in arguments]
@@ -207,7 +207,7 @@ def restore_array(bits: np.ndarray, slot: Slot) -> np.ndarray:
     return values.reshape(slot.shape)
 
 
-def devices_of(module: Any) -> int:
+def read_device_count(module: Any) -> int:
     """Return the number of devices that a program is for."""
     attributes = module.operation.attributes
     name = "mhlo.num_partitions"

@@ -213,7 +213,7 @@ def _open(settings: TurnsSettings, arm: int, folder: Path) -> TimedArm:
     return RemoteProgram(folder, *settings.pythons[arm])
 
 
-def run_turns(
+def take_turns(
     settings: TurnsSettings, say: Callable[[str], None], note: Callable[[str, int], object] = lambda name, rounds: None
 ) -> dict[str, Any]:
     """Return the result as JSON; see the module."""
@@ -238,7 +238,7 @@ def main(argv: Sequence[str]) -> int:
     given = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
     note = TurnNote(Path(argv[1])).write
     settings = TurnsSettings(**given)
-    found = run_turns(settings, lambda text: print(f"progress: {text}", file=sys.stderr, flush=True), note)
+    found = take_turns(settings, lambda text: print(f"progress: {text}", file=sys.stderr, flush=True), note)
     Path(argv[1]).write_text(json.dumps(found), encoding="utf-8")
     return 0
 

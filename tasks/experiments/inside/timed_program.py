@@ -163,7 +163,7 @@ class TimedProgram:
             jax.block_until_ready(results)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             if self.devices[0].platform == "cpu":
-                wall -= waited_seconds(wall, threads, read_thread_times())
+                wall -= run_queue_seconds(wall, threads, read_thread_times())
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
             kind = OutOfMemory if _is_memory(error) else ValueError
             raise kind(f"its step failed: {_first_line(error)}") from error
@@ -245,7 +245,7 @@ def read_thread_times() -> Threads:
     return found
 
 
-def waited_seconds(seconds: float, before: Threads, after: Threads) -> float:
+def run_queue_seconds(seconds: float, before: Threads, after: Threads) -> float:
     """Return the part of `seconds`, between two readings, that waits for a processor cost; as `model.train.clock`."""
     ran = waited = 0
     for thread, (now_ran, now_waited) in after.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from tasks.experiments.inside.recorded_step import devices_of, find_main, parse_program
+from tasks.experiments.inside.recorded_step import find_main, parse_program, read_device_count
 
 # custom calls that compute nothing, or that take any type
 PASSED = frozenset({
@@ -87,7 +87,7 @@ def _placed(attributes: Any, placement: dict[str, Any]) -> Any:
 
 def _whole(module: Any, rank: int) -> dict[str, Any]:
     """Return the attribute of an array that is whole on every device; without one, the compiler may split it."""
-    if devices_of(module) == 1:
+    if read_device_count(module) == 1:
         return {}
     mesh = next((held.operation for held in module.body.operations if held.operation.name == "sdy.mesh"), None)
     if mesh is None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tasks.extensions.invariants.twin_records import InvariantsRecord, TwinResult
-from tasks.records.function import show_share
+from tasks.records.function import show_relative
 from tasks.records.text import counted
 
 MAX_BROKEN, MAX_SILENT = 8, 4
@@ -121,5 +121,5 @@ def show_matrix_cell(one: TwinResult | None) -> str:
         return "–"
     if one.answer == "another":
         size = one.gradients or one.gap
-        return f"✗ {show_share(size)}" if size else "✗"
+        return f"✗ {show_relative(size)}" if size else "✗"
     return f"✓ {one.gap:.0e}" if one.gap else "✓ 0"

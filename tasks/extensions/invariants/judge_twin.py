@@ -7,7 +7,7 @@ from typing import Any
 from tasks.experiments.function_figures import FIRST_MOMENT, SAME, sizes_of
 from tasks.extensions.invariants.twin_files import Twin
 from tasks.extensions.invariants.twin_records import TwinAnswer, TwinGap, TwinResult
-from tasks.records.function import name_result, show_share
+from tasks.records.function import name_result, show_relative
 from tasks.records.text import counted
 from tasks.resolve.trainers.maxtext import show_value
 
@@ -128,5 +128,5 @@ def _say(gradients: float | None, shown: Sequence[TwinGap], changed: Row | None)
         which = "the gradient of " + name if len(own) == 1 else f"{len(own)} gradients ({name}, …)"
         return f"{which} × {own[0].factor:.3f}, exactly, at {own[0].state}"
     if gradients is not None and gradients > SAME and shown[0].state == "step 0":
-        return f"gradients differ by {show_share(gradients)} in float64"
+        return f"gradients differ by {show_relative(gradients)} in float64"
     return f"{shown[0].sentence} in float64 at {shown[0].state}"

@@ -12,7 +12,7 @@ from tasks.extensions.invariants.describe_invariants import show_matrix_cell
 from tasks.extensions.invariants.twin_records import MARKS, InvariantsRecord, TwinResult
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.site.index_page import add_invariants, link_home, update_index
-from tasks.records.function import show_share
+from tasks.records.function import show_relative
 from tasks.store import Store, check_name, write_atomically
 
 HERE = Path(__file__).parent  # with the page's template
@@ -36,7 +36,7 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
     rows = [[one for one in record.results if one.twin == twin] for twin in record.twins]
     twins = [(own[0], {one.case: one for one in own}, _largest(own)) for own in rows if not _is_unfit(own)]
     html = (
-        make_environment(HERE, show_cell=show_matrix_cell, show_share=show_share, words=WORDS, marks=MARKS)
+        make_environment(HERE, show_cell=show_matrix_cell, show_relative=show_relative, words=WORDS, marks=MARKS)
         .get_template("invariants.html.j2")
         .render(
             record=record,

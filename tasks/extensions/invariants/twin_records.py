@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from configs.schema import Frozen
-from tasks.records.function import name_result, show_share
+from tasks.records.function import name_result, show_relative
 from tasks.records.text import counted
 
 TwinAnswer = Literal["same", "another", "not evaluated", "not applicable"]
@@ -28,7 +28,7 @@ class TwinGap(Frozen):
         name = name_result(self.role, self.meaning)
         if self.factor is not None:
             return f"{name} is exactly × {self.factor:.4g}" if self.factor else f"{name} is 0"
-        return f"{name} differs by {show_share(self.float64)}"
+        return f"{name} differs by {show_relative(self.float64)}"
 
 
 class TwinResult(Frozen):

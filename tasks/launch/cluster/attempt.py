@@ -19,7 +19,7 @@ from tasks.launch.cluster.job_view import JobView
 from tasks.launch.cluster.kube import connect
 from tasks.launch.cluster.naming import SLICE_JOB
 from tasks.launch.cluster.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
-from tasks.launch.cluster.poll_job import read_job, wait_until_gone
+from tasks.launch.cluster.poll_job import fetch_job, wait_until_gone
 from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.gathered_log import GatheredLog
 from tasks.launch.patience import NotAnswering, retry_outages
@@ -40,7 +40,7 @@ MAX_HOSTS = 8  # with more hosts, only the first and last are named
 OTHERS_LINES = "200"  # number of last lines read from the failed pod's log, if it is not the first pod
 
 
-class Attempt(QueuedAttempt):
+class ClusterAttempt(QueuedAttempt):
     """One job, which a flow follows from its creation to its end."""
 
     def __init__(self, plan: RunPlan, directory: RunDirectory, handle: ClusterHandle) -> None:
@@ -59,7 +59,7 @@ class Attempt(QueuedAttempt):
         self._epoch_s = time.time() - time.monotonic()  # computed once, because the clock may be set while a job runs
 
     def is_gone(self) -> bool:
-        self._view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
+        self._view = retry_outages(lambda: fetch_job(self._api, self._handle.job_name))
         return not self._view.exists
 
     def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
@@ -70,7 +70,7 @@ class Attempt(QueuedAttempt):
                 self._pump.close()
 
     def read_state(self) -> bool:
-        self._view = view = read_job(self._api, self._handle.job_name)
+        self._view = view = fetch_job(self._api, self._handle.job_name)
         if view.first is not None:
             self._node = view.first.node
         if len(view.hosts) > len(self._hosts):  # deleted pods disappear one by one
@@ -233,7 +233,7 @@ class Attempt(QueuedAttempt):
     def find_limit(self) -> JobCause | None:
         if self._passed_limit() is not None:
             # read again, because the last view may be stale
-            self._view = retry_outages(lambda: read_job(self._api, self._handle.job_name))
+            self._view = retry_outages(lambda: fetch_job(self._api, self._handle.job_name))
         return self._passed_limit()
 
     def _passed_limit(self) -> JobCause | None:

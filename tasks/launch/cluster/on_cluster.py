@@ -4,12 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tasks.launch.cluster.attempt import Attempt
+from tasks.launch.cluster.attempt import ClusterAttempt
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.cluster.job_view import CAUSE_KINDS
 from tasks.launch.cluster.kube import KubeApi, choose_context, connect
 from tasks.launch.cluster.naming import as_pods_see, attempt_of, attempts_of, check_out, family_of, name_attempt
-from tasks.launch.cluster.poll_job import read_job, wait_until_gone
+from tasks.launch.cluster.poll_job import fetch_job, wait_until_gone
 from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.logs import read_exit_code
 from tasks.launch.patience import retry_outages
@@ -57,12 +57,12 @@ class OnCluster(QueuedJobs[ClusterHandle]):
         return handle
 
     def find_usable(self, directory: RunDirectory, handle: ClusterHandle) -> ClusterHandle | None:
-        view = retry_outages(lambda: read_job(_api(handle), handle.job_name))
+        view = retry_outages(lambda: fetch_job(_api(handle), handle.job_name))
         runs = view.exists and view.terminal != "Failed" and view.failed is None
         return handle if runs or (not view.exists and read_exit_code(directory.log) == 0) else None
 
-    def attempt(self, plan: RunPlan, directory: RunDirectory, handle: ClusterHandle) -> Attempt:
-        return Attempt(plan, directory, handle)
+    def attempt(self, plan: RunPlan, directory: RunDirectory, handle: ClusterHandle) -> ClusterAttempt:
+        return ClusterAttempt(plan, directory, handle)
 
     def find_restart(self, plan: RunPlan, directory: RunDirectory, cause: JobCause | None) -> JobCause | None:
         assert isinstance(plan.launch, ClusterSettings)
@@ -74,7 +74,7 @@ class OnCluster(QueuedJobs[ClusterHandle]):
         return JobCause(type=f"ExitCode {code}", message="the target restarts runs with this exit code")
 
     def has_ended(self, handle: ClusterHandle) -> bool:
-        return read_job(_api(handle), handle.job_name).over
+        return fetch_job(_api(handle), handle.job_name).over
 
     def end(self, handle: ClusterHandle) -> None:
         api = _api(handle)

@@ -11,7 +11,7 @@ from tasks.launch.patience import retry_outages
 LAST_LINES_S = 30.0
 
 
-def read_job(api: KubeApi, name: str) -> JobView:
+def fetch_job(api: KubeApi, name: str) -> JobView:
     """Return the current state of the job `name`. Raises NotAnswering, LaunchError."""
     jobset = api.jobset(name)
     pods = api.pods(name)

@@ -37,7 +37,9 @@ def main(words: list[str]) -> None:
     # A child process tries to confine itself first, because this process could not leave an incomplete namespace.
     if can_confine(folders):
         confine(folders)
-        call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # set again: the change of credentials has cleared it
+        call_libc(
+            "prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0
+        )  # set again: the change of credentials has cleared it
         if os.getppid() != supervisor:
             os.kill(os.getpid(), signal.SIGKILL)
     try:
@@ -66,11 +68,11 @@ def confine(folders: list[str]) -> None:
     """
     here = os.getcwd()
     enter_namespace()
-    call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)
+    call_libc("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)
     for folder in folders:  # binds each folder to itself, as a mount whose read-only attribute can be set
         path = os.path.realpath(folder[1:]).encode()
         if os.path.isdir(path):
-            call("mount", path, path, None, MS_BIND | MS_REC, None)
+            call_libc("mount", path, path, None, MS_BIND | MS_REC, None)
     for path in mounts():
         set_read_only(path, read_only=True)
     for folder in folders:
@@ -78,7 +80,7 @@ def confine(folders: list[str]) -> None:
         if os.path.isdir(path):
             set_read_only(path, read_only=folder[0] == "-")
     for capability in DROPPED.values():  # the command, started by exec, cannot regain them
-        call("prctl", PR_CAPBSET_DROP, capability, 0, 0, 0)
+        call_libc("prctl", PR_CAPBSET_DROP, capability, 0, 0, 0)
     os.chdir(here)  # enters the folder through the new mounts
 
 
@@ -86,14 +88,14 @@ def enter_namespace() -> None:
     """Enter a new mount namespace. Raises OSError."""
     user, group = os.getuid(), os.getgid()
     try:
-        call("unshare", CLONE_NEWNS)
+        call_libc("unshare", CLONE_NEWNS)
         return
     except NotOfferedError:  # this process is not root: use a user namespace
-        call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
+        call_libc("unshare", CLONE_NEWUSER | CLONE_NEWNS)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
-    call("prctl", PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0)  # gives no capabilities to user 0 in this namespace
+    call_libc("prctl", PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0)  # gives no capabilities to user 0 in this namespace
 
 
 def mounts() -> list[bytes]:
@@ -111,10 +113,10 @@ def set_read_only(path: bytes, *, read_only: bool) -> None:
     """Set or clear one mount's read-only attribute. Raises NotOfferedError."""
     attributes = (MOUNT_ATTR_RDONLY, 0) if read_only else (0, MOUNT_ATTR_RDONLY)
     packed = struct.pack("=QQQQ", *attributes, 0, 0)
-    call("syscall", SYS_MOUNT_SETATTR, AT_FDCWD, path, 0, packed, len(packed))
+    call_libc("syscall", SYS_MOUNT_SETATTR, AT_FDCWD, path, 0, packed, len(packed))
 
 
-def call(name: str, *arguments: int | bytes | None) -> None:
+def call_libc(name: str, *arguments: int | bytes | None) -> None:
     """Call the C library's function `name`. Raises NotOfferedError if it fails or does not exist."""
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     longs = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]

@@ -74,7 +74,7 @@ class GrowingLog:
             self.exit_code = None
 
 
-class Attempt(QueuedAttempt):
+class SlurmAttempt(QueuedAttempt):
     """One start of a run, which a flow follows from its submission to its end. `end` ends its job."""
 
     def __init__(self, settings: Slurm, directory: RunDirectory, handle: SlurmHandle, end: Callable[[], None]) -> None:

@@ -84,7 +84,7 @@ class JobState(Frozen):
 
 def read_job(job_id: int) -> JobState | None:
     """Return a job's state; None if SLURM has forgotten the job. Raises NotAnswering, LaunchError."""
-    code, said, complaint = call(["scontrol", "show", "job", "-o", str(job_id)])
+    code, said, complaint = run_slurm(["scontrol", "show", "job", "-o", str(job_id)])
     if code == 0:
         found = dict(reversed(_FIELD.findall(said.strip())))  # of equal keys, the first is SLURM's own
         return JobState(
@@ -94,7 +94,7 @@ def read_job(job_id: int) -> JobState | None:
     if not _UNKNOWN.search(complaint):
         raise NotAnswering(f"SLURM does not answer: {last_line(complaint)}")
     # slurmctld forgets a job after MinJobAge (5 minutes), slurmdbd keeps it; many clusters have no slurmdbd
-    code, said, _ = call(["sacct", "-j", str(job_id), "-X", "-n", "-P", "-o", "State,ExitCode,NodeList"])
+    code, said, _ = run_slurm(["sacct", "-j", str(job_id), "-X", "-n", "-P", "-o", "State,ExitCode,NodeList"])
     if code or not said.strip():
         return None
     state, status, nodes = said.splitlines()[-1].split("|")  # a requeued job has several lines
@@ -103,7 +103,7 @@ def read_job(job_id: int) -> JobState | None:
 
 def find_jobs(name: str) -> list[JobState]:
     """Return this user's jobs of that name that SLURM still knows. Raises NotAnswering, LaunchError without munge."""
-    code, said, complaint = call(["squeue", "--me", "--noheader", "--states=all", f"--name={name}", "--format=%A"])
+    code, said, complaint = run_slurm(["squeue", "--me", "--noheader", "--states=all", f"--name={name}", "--format=%A"])
     if code and MUNGE in complaint:
         raise LaunchError(f"{last_line(complaint)}; {START_MUNGE}")
     if code:
@@ -120,12 +120,12 @@ def submit(options: Sequence[str], script: str, environment: Mapping[str, str], 
     began = time.monotonic()
     while True:
         try:
-            code, said, complaint = call(["sbatch", "--parsable", *options], script, environment)
+            code, said, complaint = run_slurm(["sbatch", "--parsable", *options], script, environment)
         except NotAnswering as error:
             code, said, complaint = 1, "", f"timed out: {error}"
         if code == 0:
             return int(said.strip().splitlines()[-1].partition(";")[0])
-        if not is_outage(complaint):
+        if not reports_outage(complaint):
             raise NotSubmitted(explain_refusal(complaint))
         for job in retry_outages(lambda: find_jobs(name)):
             if job.output == output:
@@ -137,7 +137,7 @@ def submit(options: Sequence[str], script: str, environment: Mapping[str, str], 
 
 def cancel(job_id: int) -> None:
     """Ask SLURM to end a job: SIGTERM, then SIGKILL after KillWait. Raises NotAnswering, LaunchError."""
-    code, _, complaint = call(["scancel", str(job_id)])
+    code, _, complaint = run_slurm(["scancel", str(job_id)])
     if code and not _UNKNOWN.search(complaint):
         raise NotAnswering(f"SLURM does not answer: {last_line(complaint)}")
 
@@ -152,7 +152,9 @@ def explain_refusal(complaint: str) -> str:
     return f"sbatch refuses the job: {_PREFIX.sub('', last_line(complaint))}"
 
 
-def call(argv: Sequence[str], text: str = "", environment: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+def run_slurm(
+    argv: Sequence[str], text: str = "", environment: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
     """Run one of SLURM's commands with `text` as its input; return (exit code, output, error output).
 
     environment: None: this process's. Raises NotAnswering after TIMEOUT_S, LaunchError if it is not installed.
@@ -171,7 +173,7 @@ def call(argv: Sequence[str], text: str = "", environment: Mapping[str, str] | N
     return done.returncode, done.stdout, done.stderr
 
 
-def is_outage(complaint: str) -> bool:
+def reports_outage(complaint: str) -> bool:
     """Return whether SLURM's controller does not answer for now; False: munge is away, which is this machine's."""
     return bool(_OUTAGE.search(complaint)) and MUNGE not in complaint
 

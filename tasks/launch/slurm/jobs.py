@@ -13,7 +13,7 @@ from tasks.launch.logs import read_exit_code
 from tasks.launch.patience import retry_outages
 from tasks.launch.queued_jobs import QueuedJobs
 from tasks.launch.slurm.allocation import allocation_folder, end_turn, find_allocation, find_turns, read_run
-from tasks.launch.slurm.attempt import Attempt
+from tasks.launch.slurm.attempt import SlurmAttempt
 from tasks.launch.slurm.check import check_pyxis
 from tasks.launch.slurm.client import CAUSE_KINDS, cancel, find_jobs, read_job, submit
 from tasks.launch.slurm.handle import SlurmHandle
@@ -64,8 +64,8 @@ class OnSlurm(QueuedJobs[SlurmHandle]):
         directory.write_handle(found)
         return found
 
-    def attempt(self, plan: RunPlan, directory: RunDirectory, handle: SlurmHandle) -> Attempt:
-        return Attempt(settings_of(plan), directory, with_job(handle), lambda: self.stop(handle))
+    def attempt(self, plan: RunPlan, directory: RunDirectory, handle: SlurmHandle) -> SlurmAttempt:
+        return SlurmAttempt(settings_of(plan), directory, with_job(handle), lambda: self.stop(handle))
 
     def has_ended(self, handle: SlurmHandle) -> bool:
         return not find_running(handle)

@@ -29,7 +29,7 @@ def main(path: str) -> None:
         for command in run:
             child = os.fork()
             if not child:
-                start(forked=bool(given["modules"]), **command)
+                become_trainer(forked=bool(given["modules"]), **command)
                 return
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             with open(command["log"], "a", encoding="utf-8") as log:
@@ -38,7 +38,7 @@ def main(path: str) -> None:
                 break
 
 
-def start(
+def become_trainer(
     *, forked: bool, argv: list[str], environment: dict[str, str], log: str, settings: str, time_limit_s: float
 ) -> None:
     """Turn this process into the trainer's.

@@ -30,13 +30,13 @@ class AfterJax:
 
         def execute_and_start(module: ModuleType) -> None:
             execute(module)
-            start()
+            start_recorder()
 
         spec.loader.exec_module = execute_and_start  # type: ignore[method-assign]
         return spec
 
 
-def start() -> None:
+def start_recorder() -> None:
     """Start the recorder. A failure is printed, and the trainer then runs without the recorder."""
     try:
         importlib.import_module("maxview_observe.begin").begin(os.environ[VARIABLE])

@@ -20,7 +20,7 @@ class NamedArm(NamedTuple):
     subject: str  # of the commit; empty if unknown
 
 
-def name_arms(record: ComparisonRecord) -> list[NamedArm]:
+def describe_arms(record: ComparisonRecord) -> list[NamedArm]:
     """Return both arms of a comparison."""
     named = []
     for side, arm in sides_of(record):

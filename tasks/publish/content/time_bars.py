@@ -84,7 +84,7 @@ def _order_in_time(part: TimePart) -> int:
     return {"start": -2, "compile": -1, "end": 2}.get(part.part, int(part.part.endswith(" at the end")))
 
 
-def draw_bars(record: ComparisonRecord) -> dict[str, list[BarPart]]:
+def place_time_bars(record: ComparisonRecord) -> dict[str, list[BarPart]]:
     """Return name of the arm → parts of the bar of its mean run; omits arms without an account."""
     found = {arm.name: average_parts(record, arm.name) for arm in (record.baseline, record.candidate)}
     longest = max((sum(part.seconds for part in parts) for parts in found.values()), default=0.0)

@@ -18,7 +18,7 @@ from tasks.publish.content.amounts import show_seconds
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
 from tasks.publish.content.brief import PER_STEP, Brief, find_frame, make_brief, short_title
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
-from tasks.publish.content.compared_code import describe_notes, name_arms
+from tasks.publish.content.compared_code import describe_arms, describe_notes
 from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
@@ -26,12 +26,11 @@ from tasks.publish.content.icon import draw_icon, to_data_uri
 from tasks.publish.content.row_values import name_unit, show_sides, show_values
 from tasks.publish.content.save_timeline import draw_lives
 from tasks.publish.content.templating import load_assets, make_environment
-from tasks.publish.content.time_bars import axis_ticks, draw_bars, list_parts
+from tasks.publish.content.time_bars import axis_ticks, list_parts, place_time_bars
 from tasks.publish.page.curve_data import list_marks, write_figures
 from tasks.publish.page.differences import compare_facts, list_differences
 from tasks.publish.page.log_files import Lines, Logs
-from tasks.publish.page.picture import draw_bars as draw_values
-from tasks.publish.page.picture import draw_picture
+from tasks.publish.page.picture import draw_bars, draw_picture
 from tasks.publish.page.replace_text import replace_text
 from tasks.records import ComparisonRecord, MetricDiff, RunRecord
 from tasks.resolve.git import MAX_COMMITS
@@ -92,10 +91,10 @@ def write_page(
             facts=compare_facts(record),
             effects=effects,
             brief=brief,
-            arms=name_arms(record),
+            arms=describe_arms(record),
             notes=describe_notes(record),
             picture=(picture := draw_picture(record)),
-            shown=None if picture else draw_values(record),
+            shown=None if picture else draw_bars(record),
             groups=(groups := _fold_levels(record, brief)),
             tally=Counter(row.verdict for rows in groups.values() for row, _ in rows),
             first_curve=first_curve,
@@ -113,7 +112,7 @@ def write_page(
             most_commits=MAX_COMMITS,
             figures=figures,
             causes=sorted({mark["cause"] for mark in marks}),
-            bars=(bars := draw_bars(record)),
+            bars=(bars := place_time_bars(record)),
             time_ticks=axis_ticks(bars),
             schedules={side: to_data_uri(picture) for side, picture in schedules.items() if picture},
             icon=to_data_uri(draw_icon(verdict_words.outcome_of(record))),

@@ -57,13 +57,13 @@ def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
         try:
             values = json.loads(line)
             if LOSS in values:
-                rows.append(read_metrics(values))
+                rows.append(read_step_values(values))
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise ValueError(f"{path}:{number}: not a JSON object with a step: {line[:40]!r}") from error
     return make_frame(rows)
 
 
-def read_metrics(values: Mapping[str, Any]) -> dict[str, Any]:
+def read_step_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return one step's values by maxview's column names. Raises KeyError, ValueError, TypeError or OverflowError."""
     row = {COLUMNS.get(key, key): metric_from_json(value) for key, value in values.items() if key != "run_name"}
     whole = {key: int(value) for key in WHOLE if (value := row.get(key)) is not None}
@@ -87,7 +87,7 @@ def read_maxtext_events(folder: Path) -> pl.DataFrame | None:
         folder.rglob(EVENT_FILES), key=lambda path: path.name
     ):  # the name contains the start time in seconds
         try:
-            found = {step: read_metrics({**values, "step": step}) for step, values in _read_steps(path).items()}
+            found = {step: read_step_values({**values, "step": step}) for step, values in _read_steps(path).items()}
         except (DecodeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path}: is no TensorBoard file, or is damaged: {error}") from error
         rows = found if 0 in found else rows | found

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.experiments import run_inside as module
-from tasks.experiments.interleave import TurnLimits, find_python, interleave, limits_of, read_result
+from tasks.experiments.interleave import TurnLimits, interleave, limits_of, python_of, read_result
 from tasks.experiments.recordings import IDENTITY
 from tasks.records import Observation, RunPlan
 
@@ -126,5 +126,5 @@ def test_the_chance_is_half_of_the_cases_share() -> None:
 
 
 def test_the_python_of_a_plan_is_that_of_its_command() -> None:
-    assert find_python(make_plan("a", argv=("/env/bin/python3.12", "-m", "train"))) == "/env/bin/python3.12"
-    assert find_python(make_plan("a", argv=("bash", "run.sh"))) == sys.executable
+    assert python_of(make_plan("a", argv=("/env/bin/python3.12", "-m", "train"))) == "/env/bin/python3.12"
+    assert python_of(make_plan("a", argv=("bash", "run.sh"))) == sys.executable

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.experiments.inside.paired_times import Rule
-from tasks.experiments.inside.take_turns import Broken, Duet, TurnsSettings, make_draws, run_turns
+from tasks.experiments.inside.take_turns import Broken, Duet, TurnsSettings, make_draws, take_turns
 from tasks.experiments.inside.timed_program import OutOfMemory, Turn
 
 RULE = Rule(0.01, 0.015, 0.005)
@@ -110,6 +110,6 @@ def test_the_running_program_is_noted_with_the_rounds_before() -> None:
 
 def test_a_folder_without_a_recording_is_an_error_of_its_arm(tmp_path: Path) -> None:
     settings = TurnsSettings(str(tmp_path), str(tmp_path), ("old", "new"), 1.0, 0.01, 0.015, 0.005)
-    found = run_turns(settings, lambda _: None)
+    found = take_turns(settings, lambda _: None)
     assert found["arm"] == "old"
     assert "was not kept" in found["error"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google.cloud import storage
 
-from tasks.ingest.log_sources import list_logs, on_this_machine, read_sources, scrape_stream
+from tasks.ingest.log_sources import list_logs, local_copies, read_sources, scrape_stream
 from tasks.scrape import LogFormatError, copy_log, scrape
 from tasks.store.gcs import GcsFiles
 
@@ -135,7 +135,7 @@ def test_logs_of_a_bucket_are_copied_and_the_copies_removed(logs: Any, gcs_url: 
     for arm in ("linen", "nnx"):
         GcsFiles(gcs_url).write(f"{arm}/log.txt", logs.framed(*logs.steps(3)))
     (tmp_path / "log.txt").write_bytes(b"here")
-    with on_this_machine([f"{gcs_url}/linen/log.txt", f"{gcs_url}/nnx/log.txt", str(tmp_path / "log.txt")]) as paths:
+    with local_copies([f"{gcs_url}/linen/log.txt", f"{gcs_url}/nnx/log.txt", str(tmp_path / "log.txt")]) as paths:
         assert [path.parent.name for path in paths[:2]] == ["linen", "nnx"]
         assert paths[0].read_bytes() == logs.framed(*logs.steps(3))
         assert paths[2] == tmp_path / "log.txt"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tasks.verify.array_index import ArraySpec
-from tasks.verify.value_differences import Job, UnreadableError, compare_values
+from tasks.verify.value_differences import Job, UnreadableError, compare_arrays
 
 FLOATS = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
@@ -32,7 +32,7 @@ def spec(name: str, values: np.ndarray, chunk: tuple[int, ...] | None = None) ->
 @settings(max_examples=150, deadline=None)
 @given(arrays(np.float32, (3, 5), elements=FLOATS), arrays(np.float32, (3, 5), elements=FLOATS), st.booleans())
 def test_distances_equal_numpys(a, b, cut):
-    (found,) = compare_values([Job(Held(w=a), spec("w", a, (2, 3) if cut else None), Held(w=b), (spec("w", b),), None)])
+    (found,) = compare_arrays([Job(Held(w=a), spec("w", a, (2, 3) if cut else None), Held(w=b), (spec("w", b),), None)])
     unequal = a.view("u4") != b.view("u4")
     with np.errstate(invalid="ignore"):
         apart = a.astype(np.float64) - b.astype(np.float64)
@@ -49,7 +49,7 @@ def test_distances_equal_numpys(a, b, cut):
 
 def test_a_difference_beyond_float32_is_finite():
     a, b = np.full((4,), 3e38, np.float32), np.full((4,), -3e38, np.float32)
-    (found,) = compare_values([Job(Held(w=a), spec("w", a), Held(w=b), (spec("w", b),), None)])
+    (found,) = compare_arrays([Job(Held(w=a), spec("w", a), Held(w=b), (spec("w", b),), None)])
     assert (found.not_finite, found.largest) == (0, pytest.approx(6e38, rel=1e-6))
 
 
@@ -60,7 +60,7 @@ def test_layers_of_one_array_and_arrays_of_several_pieces():
     others = {f"w_{n}": layer for n, layer in enumerate(layers)}
     sides = Held(w=whole), Held(**others)
     job = Job(sides[0], spec("w", whole), sides[1], tuple(spec(name, value) for name, value in others.items()), 1)
-    same, found = compare_values([Job(sides[0], spec("w", whole), sides[0], (spec("w", whole),), None), job])
+    same, found = compare_arrays([Job(sides[0], spec("w", whole), sides[0], (spec("w", whole),), None), job])
     assert (same.values, same.differing) == (210_000, 0)
     assert (found.differing, found.where, found.norm) == (1, (65_000, 1), pytest.approx(2.0, rel=1e-6))
 
@@ -68,5 +68,5 @@ def test_layers_of_one_array_and_arrays_of_several_pieces():
 def test_unreadable_arrays_are_named():
     here = np.zeros(3, np.float32)
     with pytest.raises(UnreadableError, match="w cannot be read") as caught:
-        compare_values([Job(Held(w=here), spec("w", here), Held(), (spec("w", here),), None)])
+        compare_arrays([Job(Held(w=here), spec("w", here), Held(), (spec("w", here),), None)])
     assert isinstance(caught.value.__cause__, KeyError)

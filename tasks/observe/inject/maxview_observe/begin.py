@@ -10,7 +10,7 @@ from .jit_hook import patch
 from .observation_files import read_settings
 from .observe_step import StepObserver
 from .share_start import StartSharer
-from .stderr_lines import print_line
+from .stderr_lines import print_on_stderr
 
 
 def begin(settings_file: str) -> None:
@@ -32,4 +32,4 @@ def begin(settings_file: str) -> None:
     observer = StepObserver(settings)
     patch(observer)
     atexit.register(observer.end_without_step)
-    print_line("observing the first call of the training step")
+    print_on_stderr("observing the first call of the training step")

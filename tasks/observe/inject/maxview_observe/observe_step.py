@@ -25,7 +25,7 @@ from .meaning import meanings_of
 from .observation_files import RecorderSettings
 from .other_arm import Draws, Replacement, have_common_keys
 from .profiling import Profiling
-from .stderr_lines import describe_error, print_line
+from .stderr_lines import describe_error, print_on_stderr
 
 MIN_BATCHES, MAX_BATCH_S = 3, 10.0
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")
@@ -76,7 +76,7 @@ class StepObserver:
         """Record and print a sentence about a failed part of the observation, each sentence once."""
         if text not in self.record["notes"]:
             self.record["notes"].append(text)
-            print_line(text)
+            print_on_stderr(text)
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
         if not self.finder.accept(call):
@@ -148,7 +148,7 @@ class StepObserver:
         done = Replacement(call.arguments, call.leaves, start / files.ARGUMENTS)
         call.leaves = done.leaves
         self.own = {name: mine for name, mine in zip(call.arguments, own, strict=True) if name in done.replaced}
-        print_line(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
+        print_on_stderr(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
 
     def inspect_call(self, call: Call) -> None:
         """Record everything that must be read before the step runs, because the step may overwrite its arguments."""
@@ -198,7 +198,9 @@ class StepObserver:
         if held and self.settings.start is None:
             with self.guarded("the draws cannot be written"):
                 files.write_arrays(self.settings.folder / files.DRAWS, list(held), list(held.values()))
-        print_line(f"{evaluation.rows} tensors of {call.name} in {time.process_time() - began:.1f} s of the processor")
+        print_on_stderr(
+            f"{evaluation.rows} tensors of {call.name} in {time.process_time() - began:.1f} s of the processor"
+        )
 
     def given_draws(self, call: Call) -> Mapping[str, Any]:
         """Return the other arm's draws if both arms have random keys, but none in common; else {}."""
@@ -227,7 +229,7 @@ class StepObserver:
     def finish(self) -> None:
         """Write the record and end the process."""
         self.write()
-        print_line("observed; the process ends here")
+        print_on_stderr("observed; the process ends here")
         os._exit(0)
 
     def write(self) -> None:
@@ -290,10 +292,10 @@ def describe_results(results: Any) -> list[dict[str, Any]]:
 def describe_all(names: list[str], arrays: list[Any], donated: list[bool] | None = None) -> list[dict[str, Any]]:
     """Return a JSON object per array; see `ObservedArray` for its keys."""
     listed = zip(names, meanings_of(names), arrays, donated or [False] * len(names), strict=True)
-    return [describe_array(*one) for one in listed]
+    return [record_array(*one) for one in listed]
 
 
-def describe_array(name: str, place: tuple[str, str], array: Any, donated: bool) -> dict[str, Any]:
+def record_array(name: str, place: tuple[str, str], array: Any, donated: bool) -> dict[str, Any]:
     """Return the JSON object of one array. place: its role and canonical path."""
     shape, kind = tuple(getattr(array, "shape", ())), getattr(array, "dtype", type(array).__name__)
     sharding = getattr(array, "sharding", None)

@@ -20,7 +20,7 @@ from .jit_hook import ArgsKwargs, Call
 from .meaning import meanings_of
 from .observation_files import RecorderSettings
 from .other_arm import Replacement
-from .stderr_lines import describe_error, print_line
+from .stderr_lines import describe_error, print_on_stderr
 
 MAX_BATCH_BYTES = 1 << 28  # total of the batches that one run stores
 
@@ -95,11 +95,11 @@ class StartSharer:
             if not (self.settings.folder / files.ARGUMENTS).exists():
                 held = list(map(bits.to_bits, call.leaves))
                 files.write_arrays(self.settings.folder / files.ARGUMENTS, call.arguments, held)
-                print_line(f"start: the first {len(held)} arguments of {call.name} are kept for the other arm")
+                print_on_stderr(f"start: the first {len(held)} arguments of {call.name} are kept for the other arm")
         elif not (file := self.settings.start / files.ARGUMENTS).exists():
             self.give_up("the start is not shared: the other arm has kept none")
         elif self.first != stored_step(file):
-            print_line(f"start: {call.name} goes on from step {self.first}: its state stays as it is")
+            print_on_stderr(f"start: {call.name} goes on from step {self.first}: its state stays as it is")
         else:
             return self.take_arguments(call, file)
         return call.leaves
@@ -107,9 +107,9 @@ class StartSharer:
     def take_arguments(self, call: Call, file: Path) -> list[Any]:
         """Return the call's leaves with the other arm's first arguments in `file`; write `start.json`."""
         done = Replacement(call.arguments, call.leaves, file)
-        print_line(f"start: shared: {len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
+        print_on_stderr(f"start: shared: {len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
         for name, reason in done.kept.items():
-            print_line(f"start: {name} stays the arm's own: {reason}")
+            print_on_stderr(f"start: {name} stays the arm's own: {reason}")
         self.write_report(replaced=done.replaced, kept=done.kept, unused=done.unused, own_values=done.own_values)
         return done.leaves
 
@@ -153,7 +153,7 @@ class StartSharer:
     def keep_own_batches(self, step: int) -> None:
         """Stop replacing batches, because the other arm stored none from `step` on; add the step to `start.json`."""
         self.ended = True
-        print_line(f"start: from step {step} on, the batches are the arm's own: the other arm stored no more")
+        print_on_stderr(f"start: from step {step} on, the batches are the arm's own: the other arm stored no more")
         file = self.settings.folder / files.START
         if file.exists():
             self.write_report(**json.loads(file.read_text(encoding="utf-8")), own_batches_from=step)
@@ -161,7 +161,7 @@ class StartSharer:
     def give_up(self, reason: str) -> None:
         """Stop sharing; from now on the run uses its own arguments. Report it if this arm should use a start."""
         self.ended = True
-        print_line(reason)
+        print_on_stderr(reason)
         if self.settings.start is not None and not (self.settings.folder / files.START).exists():
             self.write_report(reason=reason)
 

@@ -3,7 +3,7 @@
 import sys
 
 
-def print_line(text: str) -> None:
+def print_on_stderr(text: str) -> None:
     """Print one line on stderr."""
     sys.stderr.write(f"[maxview] {text}\n")
     sys.stderr.flush()

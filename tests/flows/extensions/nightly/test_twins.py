@@ -43,10 +43,10 @@ def test_a_night_has_an_answer_for_each_trainer(monkeypatch: pytest.MonkeyPatch,
         return Failed(name=CHANGED, message=record.headline)
 
     monkeypatch.setattr(flow, "invariants", evaluate)
-    broken, failed = flow.evaluate_twins(plan, store)
+    broken, failed = flow.evaluate_night_twins(plan, store)
     assert called == [(f"main:{'b' * 40}", ("01_base",)), ("", ("01_base",))]
     assert (broken.outcome, broken.broken) == ("another", ("scan = unrolled",))
     assert Path(broken.page).is_file()
     assert (failed.outcome, failed.headline) == ("failed", "CheckoutError: no clone")
     monkeypatch.setattr(flow, "invariants", lambda **_: Completed(name="Unknown"))
-    assert [one.outcome for one in flow.evaluate_twins(plan, store)] == ["unknown", "unknown"]
+    assert [one.outcome for one in flow.evaluate_night_twins(plan, store)] == ["unknown", "unknown"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.publish.content.templating import read_asset
-from tasks.publish.content.time_bars import average_parts, axis_ticks, describe_part, draw_bars, list_parts
+from tasks.publish.content.time_bars import average_parts, axis_ticks, describe_part, list_parts, place_time_bars
 from tasks.publish.page.write_page import write_page
 from tasks.records import ComparisonRecord, Source, TimeAccount, TimePart
 
@@ -48,7 +48,7 @@ def test_the_largest_part_comes_first(record: ComparisonRecord) -> None:
 
 
 def test_the_axis_has_round_seconds(record: ComparisonRecord) -> None:
-    ticks = axis_ticks(draw_bars(record))  # the mean run of main takes 10 s
+    ticks = axis_ticks(place_time_bars(record))  # the mean run of main takes 10 s
     assert ticks == [(0.0, "0 s"), (20.0, "2 s"), (40.0, "4 s"), (60.0, "6 s"), (80.0, "8 s"), (100.0, "10 s")]
     assert axis_ticks({}) == []
 
@@ -65,7 +65,7 @@ def test_each_part_has_its_own_fill_and_waiting_is_hatched() -> None:
 def test_a_bar_has_labels_where_they_fit(record: ComparisonRecord, tmp_path: Path) -> None:
     short = account(record.candidate.name, "c", {"start": 5.0, "eval": 0.01})
     record = record.model_copy(update={"times": (*record.times, short)})
-    assert [(bar.words, bar.has_room) for bar in draw_bars(record)[record.candidate.name]] == [
+    assert [(bar.words, bar.has_room) for bar in place_time_bars(record)[record.candidate.name]] == [
         ("start 5 s", True),
         ("eval 0.01 s", False),
     ]
