@@ -5,16 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from configs.names import list_names
-from tasks.diff.compare_logs import UNTITLED, LogArguments, archive, compare_pair
+from tasks.diff.compare_logs import LogArguments, archive, compare_pair
+from tasks.diff.compare_nights import finish_night
 from tasks.diff.decide import ONE_RUN
+from tasks.diff.ingest_command import UNTITLED
 from tasks.diff.next_step import make_step
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import publish_night
-from tasks.records import Commit, ComparisonRecord, RunRecord
-from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, finish_night
+from tasks.records import CellResult, Commit, ComparisonRecord, NightCell, NightPlan, RunRecord
 from tasks.scrape import LogFormatError
 from tasks.store import Store, open_store, safe_name
 

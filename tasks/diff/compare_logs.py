@@ -1,9 +1,7 @@
 """Compares logs that the user gives: copies them into the store as run records, then compares the two arms."""
 
-import glob
 import shutil
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 
 from configs.comparison import load_comparison, load_target
 from configs.names import list_names
@@ -11,6 +9,7 @@ from configs.schema import Frozen
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.decide import ONE_RUN
+from tasks.diff.ingest_command import UNNAMED, name_logs, options_of
 from tasks.diff.next_step import make_step
 from tasks.diff.noise import MIN_PAIRS, Past
 from tasks.diff.same_code import IMPLEMENTATIONS
@@ -27,8 +26,6 @@ from tasks.store.mirror import out_option
 INGEST = "ingest"  # the name of every comparison of logs
 SUGGESTED = "linen-vs-nnx"  # the comparison that a suggested command runs; it needs this machine only, no checkout
 MORE_DEVICES = "cpu-8"  # the target of the suggested command for cases that need several devices
-UNTITLED = "logs"  # the case if it is unknown
-UNNAMED = "as logged"  # the target if it is unknown; no target's name contains a space
 
 
 class LogArguments(Frozen):
@@ -129,21 +126,6 @@ def compare_pair(
     return record.model_copy(update={"next_step": next_of_logs(record, again, place)})
 
 
-def name_logs(*sides: Sequence[str]) -> list[str]:
-    """Return the arguments of both sides. A side of several logs is one pattern if it matches exactly these files."""
-    words: list[str] = []
-    for option, logs in zip(("--baseline", "--candidate"), sides, strict=True):
-        pattern = f"{_find_begin(logs)}*{_find_begin([log[::-1] for log in logs])[::-1]}"
-        exact = len(logs) > 1 and sorted(glob.glob(pattern)) == sorted(logs)
-        words += [option, *([pattern] if exact else logs)]
-    return words
-
-
-def _find_begin(texts: Sequence[str]) -> str:
-    """Return the text that all texts begin with."""
-    return "".join(letters[0] for letters in takewhile(lambda some: len({*some}) == 1, zip(*texts, strict=False)))
-
-
 def instead_of(target: str | None, past: Mapping[str, Past]) -> str:
     """Return the way to get more evidence about given logs, in words."""
     instead = "give maxview ingest the logs of further runs"
@@ -152,14 +134,6 @@ def instead_of(target: str | None, past: Mapping[str, Past]) -> str:
     elif not past:
         instead += f" (or add {MIN_PAIRS} pairs of equal runs to the history of {target}: --aa --target {target})"
     return instead
-
-
-def options_of(case: str, target: str | None, tolerances: str = "default", *, aa: bool = False) -> list[str]:
-    """Return the options of an `ingest` command; options with their default value are left out."""
-    words = [] if case == UNTITLED else ["--case", case]
-    words += [] if target in (None, UNNAMED) else ["--target", str(target)]
-    words += [] if tolerances == "default" else ["--tolerances", tolerances]
-    return words + (["--aa"] if aa else [])
 
 
 def next_of_logs(record: ComparisonRecord, again: list[str], place: list[str]) -> NextStep | None:

@@ -12,8 +12,8 @@ from configs.comparison import load_comparison, load_target
 from configs.load import COMMAND_LINE
 from configs.names import list_names
 from configs.trainers import trainer_class
-from tasks.diff.compare_logs import name_logs, options_of
 from tasks.diff.decide import MIN_REPEATS, ONE_RUN
+from tasks.diff.ingest_command import name_logs, options_of
 from tasks.diff.next_step import make_step
 from tasks.diff.program_time_rows import longer_limit
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME

@@ -14,7 +14,7 @@ from tasks.experiments.recordings import BATCHES, SIDES, Both
 from tasks.launch.local.process_group import move_plan, start_folder
 from tasks.records import ProgramTimes, RunPlan
 from tasks.records.plan import RunFiles
-from tasks.resolve.trainers.maxview_trainer import CONFIG_IN_POD
+from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 from tasks.store import Store
 from tasks.store.directories import config_text
 

@@ -90,8 +90,10 @@ if TYPE_CHECKING:
         Wait,
     )
     from tasks.records.next_step import NextStep
+    from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
     from tasks.records.observation import Observation, Root, TensorComparison
     from tasks.records.plan import (
+        ArmOverrides,
         CodeVersion,
         Commit,
         Invocation,

@@ -18,6 +18,16 @@ class Commit(Frozen):
     subject: str
 
 
+class ArmOverrides(Frozen):
+    """The options of a request about its arms: refs and software, in place of the comparison's, and --aa."""
+
+    baseline: str | None = None  # ref of the first arm; None: as in the file
+    branch: str | None = None  # ref of the second arm; None: as in the file
+    repository: str | None = None  # folder or address of both refs; None: as in the file
+    software: tuple[str, ...] = ()  # "ARM:jax==0.11.0", "ARM:project" or "ARM:/path/to/python"
+    aa: bool = False  # a control: both arms must be the same commit
+
+
 class CodeVersion(Frozen):
     """The code of an arm that is a ref or a working tree, and its distance from the other arm's code."""
 

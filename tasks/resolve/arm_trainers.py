@@ -10,7 +10,7 @@ from pathlib import Path
 
 from configs.comparison import Arm, Comparison
 from configs.errors import ConfigError, Problems, suggest
-from configs.schema import Frozen
+from tasks.records import ArmOverrides
 from tasks.resolve.checkout import make_checkout, prune_checkouts, read_tree
 from tasks.resolve.git import GitError, list_commits, run_git
 from tasks.resolve.own_clone import HERE, find_own_clone
@@ -18,16 +18,6 @@ from tasks.resolve.python_environments import check_packages
 from tasks.resolve.refs import WORKING_TREE, ResolvedRef, check_repository, is_address
 from tasks.resolve.trainers.trainer import Checkout, Trainer
 from tasks.resolve.working_tree import describe_version, find_source, list_changed_files, resolve_version
-
-
-class ArmOverrides(Frozen):
-    """The options of a request about its arms: refs and software, in place of the comparison's, and --aa."""
-
-    baseline: str | None = None  # ref of the first arm; None: as in the file
-    branch: str | None = None  # ref of the second arm; None: as in the file
-    repository: str | None = None  # folder or address of both refs; None: as in the file
-    software: tuple[str, ...] = ()  # "ARM:jax==0.11.0", "ARM:project" or "ARM:/path/to/python"
-    aa: bool = False  # a control: both arms must be the same commit
 
 
 def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path) -> dict[str, Trainer]:

@@ -20,9 +20,9 @@ from configs.names import find, list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.records import RunPlan, SharedStart
+from tasks.records import ArmOverrides, RunPlan, SharedStart
 from tasks.resolve.arm_config import ResolvedConfig, find_unfit_cases, fit_config, resolve_config
-from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
+from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.blessed import check_baselines
 from tasks.resolve.commands import Command, make_command, make_compile
 from tasks.resolve.options import ArmsOptions, CompareOptions, PreflightMore, PreflightOptions

@@ -7,7 +7,7 @@ import pytest
 
 from configs.errors import ConfigError
 from flows.cli.app import call_command
-from tasks.resolve.arm_trainers import ArmOverrides
+from tasks.records import ArmOverrides
 from tasks.resolve.plans import Request, resolve
 from tasks.store import StoreError, open_store
 

@@ -12,7 +12,7 @@ from tasks.resolve.options import NightOptions
 
 def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOptions(), json_: Json = False) -> int:
     """Run every case of every comparison in configs/nightly.yml, or resume an unfinished night."""
-    from tasks.resolve.plan_night import check_night
+    from tasks.extensions.nightly.plan_night import check_night
 
     # checked before the flow, because starting a server for it takes seconds
     if options.config:
@@ -22,10 +22,10 @@ def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOpti
 
     state, _ = finish_flow("nightly", dict(options))
     from tasks.publish.markdown.night import night_markdown
-    from tasks.resolve.plan_night import read_records
     from tasks.store import open_store
+    from tasks.store.nights import read_nights
 
-    record = max(read_records(open_store(options.out)), key=lambda record: record.ended, default=None)
+    record = max(read_nights(open_store(options.out)), key=lambda record: record.ended, default=None)
     if record is None or state.is_crashed() or (state.is_failed() and state.name != "Regressed"):
         raise FlowError(state.message or "the night did not finish")
     if json_:

@@ -26,21 +26,13 @@ from tasks.diff.repeat_rule import Patience
 from tasks.extensions.invariants.describe_invariants import name_twin
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.page import place_record, read_matrices
+from tasks.extensions.nightly.plan_night import find_new_regressions, name_culprit
 from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
 from tasks.publish.site.index import PAGE
+from tasks.records import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
 from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
-from tasks.resolve.plan_night import (
-    CellResult,
-    NightCell,
-    NightChange,
-    NightPlan,
-    NightRecord,
-    NightTwins,
-    find_new_regressions,
-    name_culprit,
-)
 from tasks.resolve.plans import Request
 from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.flow_names import unless_named

@@ -14,8 +14,7 @@ from configs.errors import ConfigError
 from configs.schema import Frozen
 from configs.trainers import trainer_class
 from tasks.extensions.bisect.commits import digest_sources, find_dirt, find_inside, find_line
-from tasks.records import BisectedPoint, Commit, RunPlan
-from tasks.resolve.arm_trainers import ArmOverrides
+from tasks.records import ArmOverrides, BisectedPoint, Commit, RunPlan
 from tasks.resolve.git import GitError
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.own_clone import find_own_clone

@@ -17,9 +17,9 @@ from configs.schema import Frozen
 from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
 from tasks.extensions.invariants.twin_files import FOLDER, SEVERAL_DEVICES, SIDES, Twin, count_devices
-from tasks.records import RunPlan
+from tasks.records import ArmOverrides, RunPlan
 from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
-from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
+from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.commands import make_command
 from tasks.resolve.plans import Request, default_cache, hash_identity, name_run_folder, plan_run
 from tasks.resolve.trainers.custom_trainer import digest_program

@@ -11,7 +11,7 @@ from tasks.launch import supervise
 from tasks.launch.local.process_group import LOG_LIMIT_MB, build_environment, start_folder
 from tasks.launch.slurm.settings import Slurm
 from tasks.records import RunPlan
-from tasks.resolve.trainers.maxview_trainer import CONFIG_IN_POD
+from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 
 # The words before the trainer's command in every process of a run on several nodes; $0 is the path of the log.
 # Our trainer reads JAX_*, MaxText JAX_COORDINATOR_IP, JAX_COORDINATOR_PORT, NNODES and NODE_RANK. Without

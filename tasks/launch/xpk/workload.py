@@ -23,7 +23,7 @@ from tasks.launch.cluster.kube import KubeApi
 from tasks.launch.xpk.check import missing_tools
 from tasks.launch.xpk.settings import Xpk
 from tasks.records import RunPlan
-from tasks.resolve.trainers.maxview_trainer import CONFIG_IN_POD
+from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 from tasks.store.directories import config_text
 
 TIMEOUT_S = 900.0  # long, because xpk may first install components in the cluster

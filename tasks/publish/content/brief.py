@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from configs.schema import Frozen
-from tasks.diff.compare_logs import UNNAMED
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
+from tasks.diff.ingest_command import UNNAMED
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import find_deciding_row
 from tasks.diff.step_modes import find_border, name_share

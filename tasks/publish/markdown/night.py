@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
 from tasks.publish.markdown.elements import draw_table, escape_markdown
+from tasks.records import CellResult, NightRecord
 from tasks.records.text import shorten, visible
-from tasks.resolve.plan_night import CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"  # name of the Prefect event of a night with changes
 MARKER = "<!-- maxview:{} -->"  # hidden first line of a comment, to find and update it

@@ -23,10 +23,11 @@ from pydantic import ValidationError, field_serializer, field_validator
 from configs.schema import Frozen
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.markdown.night import night_headline
-from tasks.records import ComparisonRecord, Verdict
+from tasks.records import ComparisonRecord, NightRecord, Verdict
+from tasks.records.night import StoredChange
 from tasks.records.text import shorten, visible
-from tasks.resolve.plan_night import NightRecord, StoredChange, read_records
 from tasks.store import Store, StoreError
+from tasks.store.nights import read_nights
 
 PAGE = "index.html"
 HISTORY = "history.html"
@@ -332,7 +333,7 @@ def gather_index(store: Store) -> StoreIndex:
         update={"history": store.files.stat(HISTORY) is not None, "invariants": _newest_invariants(store)}
     )
     try:
-        index = place_nights(index, read_records(store))
+        index = place_nights(index, read_nights(store))
     except StoreError as error:
         unread.append(str(error))
     return index.model_copy(update={"unread": tuple(unread)})

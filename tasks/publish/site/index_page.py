@@ -48,8 +48,7 @@ from tasks.publish.site.index_files import (
     take_from_segments,
     write_pairs,
 )
-from tasks.records import ComparisonRecord
-from tasks.resolve.plan_night import NightRecord
+from tasks.records import ComparisonRecord, NightRecord
 from tasks.store import Store, write_atomically
 from tasks.store.mirror import out_option
 

@@ -24,6 +24,7 @@ from tasks.resolve.own_clone import HERE, TRAINER_FILES
 from tasks.resolve.python_environments import PROJECT, SoftwareError, find_python, unmet_requirements
 from tasks.resolve.trainers.trainer import (
     COMPILE_ENVIRONMENT,
+    CONFIG_IN_POD,
     PYTHON_IN_POD,
     SOURCE,
     Checkout,
@@ -33,7 +34,6 @@ from tasks.resolve.trainers.trainer import (
 )
 
 CONFIG = "config.yml"  # a run's config, in the run's folder
-CONFIG_IN_POD = "/tmp/maxview/config.yml"  # a run's config, in a pod; the pod's command writes this file
 # Paths that can affect a run: Python files below CODE, and all of DATA.
 CODE = ("model/", "configs/")
 DATA = ("configs/base.yml", "configs/data/")

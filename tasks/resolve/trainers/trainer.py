@@ -23,6 +23,7 @@ from tasks.resolve.refs import ResolvedRef
 
 SOURCE = "trainer source"  # key in `versions`: the digest of the trainer's own source
 PYTHON_IN_POD = "python"
+CONFIG_IN_POD = "/tmp/maxview/config.yml"  # a run's config, in a pod; the pod's command writes this file
 # For machines without a TPU: several processes may load libtpu at once, and none queries the TPU metadata server.
 COMPILE_ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 

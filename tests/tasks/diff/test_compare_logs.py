@@ -12,7 +12,8 @@ import pytest
 import zstandard
 
 from flows.cli.app import call_command
-from tasks.diff.compare_logs import LogArguments, archive, compare_pair, name_logs, next_of_logs
+from tasks.diff.compare_logs import LogArguments, archive, compare_pair, next_of_logs
+from tasks.diff.ingest_command import name_logs
 from tasks.ingest.given_logs import assign_sides, open_arms, read_pair
 from tasks.records import ComparisonRecord, Environment, RunRecord, Verdict
 from tasks.scrape import LogFormatError

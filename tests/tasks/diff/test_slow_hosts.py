@@ -11,8 +11,7 @@ from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.logs import watch
-from tasks.records import ComparisonRecord, RunPlan, RunRecord
-from tasks.resolve.arm_trainers import ArmOverrides
+from tasks.records import ArmOverrides, ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import Store

@@ -13,7 +13,7 @@ from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.launch.jobset.settings import JobSet
 from tasks.launch.slurm.settings import Slurm
 from tasks.records import RunPlan
-from tasks.resolve.trainers.maxview_trainer import CONFIG_IN_POD
+from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 from tasks.store import Store
 
 LIMITS = TurnLimits(chance=0.005, tolerance=0.015, least=0.005, limit_s=1.0)

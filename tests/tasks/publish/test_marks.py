@@ -30,11 +30,12 @@ from tasks.records import (
     CheckpointProof,
     ComparisonRecord,
     Coverage,
+    NightPlan,
+    NightRecord,
     RunReading,
     RunRecord,
     ValueDifference,
 )
-from tasks.resolve.plan_night import NightPlan, NightRecord
 
 STEPS = 8
 ARRAYS = {"arrays": {"params/w": "d1g357"}}

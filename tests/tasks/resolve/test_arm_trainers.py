@@ -11,8 +11,8 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.records import RunPlan
-from tasks.resolve.arm_trainers import ArmOverrides, apply_options, prepare_trainers
+from tasks.records import ArmOverrides, RunPlan
+from tasks.resolve.arm_trainers import apply_options, prepare_trainers
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.python_environments import SoftwareError, check_packages, find_python, unmet_requirements

@@ -8,7 +8,8 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
+from tasks.records import ArmOverrides
+from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.refs import resolve_ref
 
 NAMES = (

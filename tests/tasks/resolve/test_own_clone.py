@@ -9,8 +9,9 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.extensions.bisect.points import find_span
+from tasks.records import ArmOverrides
 from tasks.resolve import arm_trainers, own_clone
-from tasks.resolve.arm_trainers import ArmOverrides, prepare_trainers
+from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.own_clone import find_own_clone
 from tasks.resolve.trainers.trainer import Trainer

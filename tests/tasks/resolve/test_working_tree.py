@@ -14,11 +14,10 @@ from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from configs.nightly import NightlyComparison
 from tasks.extensions.bisect.points import find_span
-from tasks.records import RunPlan
+from tasks.extensions.nightly.plan_night import pin_arms
+from tasks.records import ArmOverrides, RunPlan
 from tasks.resolve import working_tree
-from tasks.resolve.arm_trainers import ArmOverrides
 from tasks.resolve.options import BisectOptions
-from tasks.resolve.plan_night import pin_arms
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.working_tree import describe_version, find_source, resolve_version
 from tasks.store import open_store

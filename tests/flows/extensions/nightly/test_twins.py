@@ -9,8 +9,7 @@ from prefect.states import Completed, Failed
 from flows.extensions.nightly import flow
 from tasks.extensions.invariants.page import publish_invariants
 from tasks.extensions.invariants.twin_records import InvariantsRecord, TwinResult
-from tasks.resolve.arm_trainers import ArmOverrides
-from tasks.resolve.plan_night import NightCell, NightPlan
+from tasks.records import ArmOverrides, NightCell, NightPlan
 from tasks.services.prefect_ui import CHANGED
 from tasks.store import open_store
 

@@ -21,7 +21,7 @@ from tasks.launch.xpk.workload import shell_line
 from tasks.records import RunPlan
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.trainers.maxtext import find_maxtext, plan_maxtext
-from tasks.resolve.trainers.maxview_trainer import CONFIG_IN_POD
+from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, open_store
 from tasks.store.directories import config_text

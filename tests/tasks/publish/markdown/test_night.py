@@ -5,16 +5,9 @@ from typing import Any
 
 import pytest
 
+from tasks.diff.compare_nights import find_twin_changes
 from tasks.publish.markdown.night import comment_markdown, night_headline, night_markdown, night_message
-from tasks.resolve.plan_night import (
-    CellResult,
-    NightCell,
-    NightChange,
-    NightPlan,
-    NightRecord,
-    NightTwins,
-    find_twin_changes,
-)
+from tasks.records import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
 
 EVIL = "<script>alert(1)</script>|`x`\n# not a heading [a](https://evil.example) @channel <!channel>"
 

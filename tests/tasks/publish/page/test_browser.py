@@ -30,8 +30,7 @@ from tasks.publish.site.index_page import (
     render_not_found,
     update_index,
 )
-from tasks.records import Commit, ComparisonRecord, NextStep
-from tasks.resolve.plan_night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.records import CellResult, Commit, ComparisonRecord, NextStep, NightCell, NightPlan, NightRecord
 from tasks.services.site_server import make_server
 from tasks.store import Store
 

@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from tasks.diff.compare_logs import archive, compare_pair
+from tasks.diff.compare_nights import find_changes
 from tasks.extensions.history.page import write_history_page
 from tasks.ingest.example_logs import example_pairs
 from tasks.ingest.given_logs import read_pair
@@ -44,8 +45,7 @@ from tasks.publish.site.index_page import (
     tally,
     update_index,
 )
-from tasks.records import ComparisonRecord
-from tasks.resolve.plan_night import CellResult, NightCell, NightChange, NightPlan, NightRecord, find_changes
+from tasks.records import CellResult, ComparisonRecord, NightCell, NightChange, NightPlan, NightRecord
 from tasks.store import Store, StoreError, open_store
 
 WRITERS, EACH = 4, 3

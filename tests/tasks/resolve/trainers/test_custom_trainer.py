@@ -14,13 +14,13 @@ import pytest
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.extensions.nightly.plan_night import plan_night
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
 from tasks.launch.logs import watch
-from tasks.records import RunPlan, RunRecord
-from tasks.resolve.arm_trainers import ArmOverrides
-from tasks.resolve.plan_night import NightOptions, NightPlan, plan_night
+from tasks.records import ArmOverrides, NightPlan, RunPlan, RunRecord
+from tasks.resolve.options import NightOptions
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.trainer import SOURCE
 from tasks.scrape import scrape_run

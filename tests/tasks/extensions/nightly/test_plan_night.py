@@ -10,17 +10,10 @@ import pytest
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
-from tasks.resolve.plan_night import (
-    CellResult,
-    NightCell,
-    NightOptions,
-    NightPlan,
-    find_changes,
-    find_new_regressions,
-    finish_night,
-    name_culprit,
-    plan_night,
-)
+from tasks.diff.compare_nights import find_changes, finish_night
+from tasks.extensions.nightly.plan_night import find_new_regressions, name_culprit, plan_night
+from tasks.records import CellResult, NightCell, NightPlan
+from tasks.resolve.options import NightOptions
 from tasks.resolve.plans import Request, resolve
 from tasks.store import Store, StoreError, open_store
 
