@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.machine import describe_machine
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import DeviceKind, load_effects, load_noises, load_tolerances, make_rules
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.noise import Past

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.machine import describe_machine
 from benchmarks.verdict_power import RULES, TOKENS, Draw, Rng, Values, draw_past, draw_tpu, make_arms
 from benchmarks.verdict_power import Cell as Shape
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import DeviceKind
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.noise import Past

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationError
 
 from configs.errors import ConfigError, suggest
-from configs.schema import Frozen
+from configs.frozen import Frozen
 
 # `PlainText` is inserted into YAML and shell commands, so only characters without a meaning there are
 # allowed.

@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterator
 
 from configs.errors import ConfigError
+from configs.frozen import Frozen
 from configs.kernels import choose_attention
 from configs.model_checks import device_problems, mesh_shape, pipeline_shape
-from configs.schema import Frozen, TrainConfig
+from configs.schema import TrainConfig
 
 GIB = 2.0**30
 BYTES = {"float32": 4, "bfloat16": 2}  # per value

@@ -16,10 +16,10 @@ from configs.custom_trainer import CommandTemplate, Variable
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import read_rules
+from configs.frozen import Frozen
 from configs.load import ConfigValue, explain_errors, layer_from_map
 from configs.names import NAME, NAME_RULE, Kind, find
 from configs.read import CONFIG_ROOT, display_path, first_comment, origin_of, read_yaml, to_python
-from configs.schema import Frozen
 from configs.topologies import GIB, find_topology
 from configs.trainers import TrainerName, trainer_class
 

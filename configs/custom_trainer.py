@@ -8,7 +8,8 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from configs.errors import suggest
-from configs.schema import PLACE_KEYS, Frozen, TrainConfig
+from configs.frozen import Frozen
+from configs.schema import PLACE_KEYS, TrainConfig
 
 # placeholders besides config keys: the run's name, its folder, the program's folder, the Python of the arm
 OWN = ("run_name", "out", "checkout", "python")

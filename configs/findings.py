@@ -11,9 +11,9 @@ from pydantic import Field
 from ruamel.yaml.comments import CommentedMap
 
 from configs.errors import ConfigError
+from configs.frozen import Frozen
 from configs.load import read_entries
 from configs.read import display_path, read_yaml, to_python
-from configs.schema import Frozen
 
 Effect = Literal["blocks", "qualifies", "note", "ignore"]
 FindingKind = Literal[

@@ -15,9 +15,10 @@ from ruamel.yaml.error import YAMLError
 
 from configs.errors import ConfigError as ConfigError
 from configs.errors import Problems, suggest
+from configs.frozen import Frozen
 from configs.read import CONFIG_ROOT as CONFIG_ROOT
 from configs.read import MAX_VALUES, count_values, display_path, load_yaml, origin_of, read_yaml, to_python
-from configs.schema import Frozen, TrainConfig
+from configs.schema import TrainConfig
 
 COMMAND_LINE = "command line"
 KEYS = tuple(TrainConfig.model_fields)

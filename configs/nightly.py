@@ -9,9 +9,9 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from configs.comparison import MAX_REPEATS, Count, Name, Named, find_missing, load_comparison
 from configs.errors import ConfigError, Problems, suggest
+from configs.frozen import Frozen
 from configs.load import explain_errors
 from configs.read import CONFIG_ROOT, origin_of, read_duration, read_yaml, to_python
-from configs.schema import Frozen
 
 FILE = "nightly.yml"
 PREVIOUS = "previous"  # value of `baseline`: the commit that the last nightly compared

@@ -5,8 +5,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from configs.frozen import Frozen
 from configs.model_checks import config_problems
 
 
@@ -37,12 +38,6 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[Float32, Field(ge=0.0, lt=1.0)]  # 1 would make Adam's bias correction divide by 0
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$")]  # a single path component, or empty
-
-
-class Frozen(BaseModel):
-    """An immutable record that rejects unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, ser_json_inf_nan="strings")
 
 
 class TrainConfig(Frozen):

@@ -3,7 +3,7 @@
 import math
 
 from configs.errors import ConfigError
-from configs.schema import Frozen
+from configs.frozen import Frozen
 
 GIB = 2**30
 _FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")

@@ -15,10 +15,10 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from configs.comparison import Size, Target, load_comparison, load_target, tolerance_names
 from configs.errors import ConfigError
 from configs.findings import KINDS, Effect, Effects, FindingKind, load_rules, read_rules
+from configs.frozen import Frozen
 from configs.load import explain_errors, read_entries
 from configs.names import find
 from configs.read import CONFIG_ROOT, origin_of, read_yaml, to_python
-from configs.schema import Frozen
 
 Share = Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False, strict=True)]
 DeviceKind = Literal["tpu", "gpu", "cpu", "cpu_time"]  # cpu_time: not a device, but a step's CPU time

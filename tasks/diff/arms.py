@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.trainers import trainer_class
 from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.merged_steps import step_table, waited_per_step

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.arms import ArmRuns
 from tasks.diff.compare_runs import comparison_id, diff

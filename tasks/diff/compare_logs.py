@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from configs.comparison import load_comparison, load_target
+from configs.frozen import Frozen
 from configs.names import list_names
-from configs.schema import Frozen
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.decide import ONE_RUN

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import Tolerance, VerdictRules
 from tasks.diff.decide import MIN_REPEATS, ROUNDING, show_threshold, threshold_of
 from tasks.diff.decide_noisy import CHANCE, NO_USE, ask_for_more, show_chance, show_runs

@@ -6,7 +6,7 @@ typical steps. docs/step-times-of-runs.md explains the rule.
 
 from math import expm1, inf, log1p
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import Tolerance
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshold, threshold_of
 from tasks.diff.effect import MAX_RUNS, Effect, Sample, are_mixed, measure_effect, runs_wanted

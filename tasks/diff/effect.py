@@ -10,7 +10,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.decide import MIN_REPEATS
 from tasks.diff.distributions import chi_squared_above, normal_quantile, student_below, student_quantile
 from tasks.diff.noise import FINEST, Noise

@@ -11,7 +11,7 @@ from math import exp, log, sqrt
 
 import numpy as np
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import DeviceNoise
 from tasks.diff.arms import Arms
 from tasks.diff.distributions import log_gamma

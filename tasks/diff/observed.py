@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from configs.findings import FindingKind
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.records import Evidence, Source
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of_row
 from tasks.metrics.printed import Values, last_digit, round_to, shared_decimals

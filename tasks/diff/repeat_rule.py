@@ -6,7 +6,7 @@ A look is one decision on the runs so far; with more repeats, the next look foll
 from math import inf
 
 from configs.comparison import ENOUGH_REPEATS
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.decide import MIN_REPEATS, show_duration
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.records.text import counted

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from configs.findings import FindingKind
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import Inert, load_inert
 from tasks.records import RunRecord
 

@@ -7,7 +7,7 @@ from math import inf
 
 import polars as pl
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.observed import Observations, contrast, notice, places_of
 from tasks.diff.parity import MIN_STEPS, NOISY_NAMES, POSITION_COLUMNS, MetricParity

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import DeviceKind, VerdictRules, device_kind_of
 from tasks.diff.arms import ArmRuns, Arms, know_waits
 from tasks.diff.decide import MIN_REPEATS

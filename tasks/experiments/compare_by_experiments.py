@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.trainers import trainer_class
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff.arms import ArmRuns, summarise

@@ -8,7 +8,7 @@ from math import expm1, log1p
 from pathlib import Path
 from typing import Any
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.program_time_rows import STATED, tolerance_of_program

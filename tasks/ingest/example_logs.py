@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records import Commit
 
 FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)  # start of the first night

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.ingest.log_sources import SCHEME, expand_place, list_logs, local_copies
 from tasks.metrics.merged_steps import have_equal_times
 from tasks.records import LogReading, RunReading

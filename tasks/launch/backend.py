@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records import DeathKind, JobCause, RunPlan
 from tasks.store import RunDirectory
 

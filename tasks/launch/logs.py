@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.launch.backend import LaunchError, Restarted
 from tasks.records import LogEvent, RunEnded
 from tasks.records.text import visible

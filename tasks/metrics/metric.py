@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFacts, RunRecord, Source
 
 # How a metric is judged. exact: equal within the tolerance; noise: by the step times of all runs; steps: by its

@@ -6,7 +6,7 @@ The ledger lists the compiled training step of each commit.
 from itertools import pairwise
 from typing import Literal
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.compared_case import Verdict
 from tasks.records.explanation import ProgramExplanation
 from tasks.records.plan import Commit

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import model_validator
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.shared_fields import run_number
 
 Level = Literal[

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import computed_field, model_validator
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
 from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.compiled import ProgramComparison

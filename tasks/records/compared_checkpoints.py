@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.text import counted
 
 # an array's role in training

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.shared_fields import Source, ignore_older
 
 FILE = "compile.json"  # content: a `CompiledProgram`

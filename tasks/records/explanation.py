@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.compiled import ProgramDifference
 from tasks.records.function import FunctionComparison
 from tasks.records.observation import Root, TensorComparison

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 
 FunctionAnswer = Literal["same", "another", "not evaluated"]
 Quantity = Literal["loss", "gradient norm", "gradients", "parameters"]

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.checkpoint_proof import CheckpointEvent, Restore
 from tasks.records.json_numbers import rows_from_json, rows_to_json
 from tasks.records.run_end import LogError, RunEnd, decide_fate

@@ -3,7 +3,7 @@
 import shlex
 from typing import Any, Literal
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 
 StepKind = Literal[
     "resume",  # continue the run that died

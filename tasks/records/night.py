@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
 from tasks.records.compared_case import Verdict
 from tasks.records.plan import ArmOverrides

@@ -5,7 +5,7 @@ An arm is one of the two compared versions, the baseline or the candidate.
 
 from typing import Literal
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.shared_fields import ignore_older
 
 # Names of files in an observation's folder.

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, model_validator
 
 from configs.backends import BACKENDS, BackendName, LaunchSettings, find_part
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
 
 

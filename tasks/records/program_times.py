@@ -1,6 +1,6 @@
 """The record of two programs that took turns on one device: the difference of their step times."""
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 
 
 class TimeRatio(Frozen):

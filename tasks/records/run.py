@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 from pydantic import field_serializer, field_validator
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.checkpoint_proof import CheckpointProof, CrossRestore
 from tasks.records.json_numbers import rows_from_json, rows_to_json
 from tasks.records.log_reading import RunReading, StepCompile

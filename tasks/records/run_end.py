@@ -3,7 +3,7 @@
 import re
 from typing import Literal, Self
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.shared_fields import run_number
 
 DeathKind = Literal[

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.shared_fields import Source
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 
 
 def run_number() -> Any:

@@ -14,11 +14,12 @@ from pydantic import ValidationError
 from configs.checks import Devices
 from configs.comparison import Comparison, Target, arm_layer, load_layer, read_set_layer
 from configs.errors import Problems
+from configs.frozen import Frozen
 from configs.installed import machine_memory_gib
 from configs.load import COMMAND_LINE, ConfigValue, explain_errors, layer_from_map, layer_from_overrides, merge_layers
 from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
-from configs.schema import Frozen, TrainConfig
+from configs.schema import TrainConfig
 from tasks.resolve.trainers.trainer import Trainer
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later layers override earlier ones

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, get_args
 from cyclopts import Parameter
 
 from configs.comparison import ENOUGH_REPEATS, MAX_REPEATS
+from configs.frozen import Frozen
 from configs.read import read_duration
-from configs.schema import Frozen
 from tasks.resolve.form_fields import doc, dropdown, number_fields, or_empty
 from tasks.resolve.refs import MAX_NAME_LENGTH
 

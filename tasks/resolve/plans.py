@@ -15,10 +15,11 @@ from uuid import uuid4
 
 from configs.comparison import MAX_REPEATS, Comparison, Target, load_comparison, load_target
 from configs.errors import ConfigError, Problems
+from configs.frozen import Frozen
 from configs.load import layer_from_overrides, unknown_keys
 from configs.names import find, list_names
 from configs.read import CONFIG_ROOT
-from configs.schema import PLACE_KEYS, Frozen, TrainConfig
+from configs.schema import PLACE_KEYS, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import ArmOverrides, RunPlan, SharedStart
 from tasks.resolve.arm_config import ResolvedConfig, find_unfit_cases, fit_config, resolve_config

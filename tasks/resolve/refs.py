@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.errors import ConfigError, suggest
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.resolve.git import GitError, MissingGitError, run_git
 
 SHA = re.compile(r"[0-9a-f]{40}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 
 API = "https://api.github.com"
 VERSION = "2022-11-28"  # of the API

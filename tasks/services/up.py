@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 
 from configs.errors import ConfigError
+from configs.frozen import Frozen
 from configs.read import CONFIG_ROOT
-from configs.schema import Frozen
 from tasks.launch import processes
 from tasks.services import prefect_settings as environment
 from tasks.services.kept_programs import Kept, end_kept, read_kept, start_kept

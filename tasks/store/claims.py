@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.store.atomic import StoreError
 from tasks.store.files import AlreadyThereError, Files
 

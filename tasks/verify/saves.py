@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records import (
     CheckpointEvent,
     CheckpointLife,

@@ -1,7 +1,7 @@
 """Chooses the metric to bisect: from the option `--metric`, or as the worst row of a comparison of good and bad."""
 
 from configs.errors import ConfigError, suggest
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.compare_runs import SHARE_A_VERDICT
 from tasks.diff.repeat_rule import undecided_rows
 from tasks.extensions.bisect.terms import MAX_RUNS_OF_POINT, Finish, SearchLimits, Train

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from configs.errors import ConfigError
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records import Commit
 from tasks.resolve.code_digest import digest_code
 from tasks.resolve.git import GitError, run_git

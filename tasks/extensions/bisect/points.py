@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from configs.comparison import Comparison, load_comparison
 from configs.errors import ConfigError
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.trainers import trainer_class
 from tasks.extensions.bisect.commits import digest_sources, find_dirt, find_inside, find_line
 from tasks.records import ArmOverrides, BisectedPoint, Commit, RunPlan

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.noise import Noise
 
 TWICE = 0.1  # prior probability that the level changed at two points instead of one

@@ -7,7 +7,7 @@ culprit is the point that changed the bisected metric.
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.records import Verdict

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit  # type: ignore[import-untyped]  # its stubs are a separate package
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 
 type Array = NDArray[np.float64]
 

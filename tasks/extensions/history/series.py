@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.extensions.history.change_points import Change, Drift, Trend, find_trend
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.trainers import TRAINERS, TrainerName
 from tasks.extensions.invariants.twin_files import list_twins
 from tasks.resolve.form_fields import doc

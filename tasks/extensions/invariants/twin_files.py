@@ -10,10 +10,11 @@ from ruamel.yaml.comments import CommentedMap
 from configs.comparison import load_target
 from configs.custom_trainer import Variable
 from configs.errors import ConfigError, Problems, suggest
+from configs.frozen import Frozen
 from configs.load import KEYS, explain_errors
 from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, display_path, origin_of, read_yaml, to_python
-from configs.schema import PLACE_KEYS, Frozen, TrainConfig
+from configs.schema import PLACE_KEYS, TrainConfig
 from configs.trainers import TrainerName
 
 FOLDER = "invariants"

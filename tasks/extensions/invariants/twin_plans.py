@@ -9,11 +9,11 @@ from typing import Any
 from configs.comparison import Arm, Comparison, Target, load_target
 from configs.environment import PASSED_ON
 from configs.errors import ConfigError, Problems
+from configs.frozen import Frozen
 from configs.installed import trainer_commit
 from configs.load import KEYS, ConfigValue, layer_from_overrides, merge_layers
 from configs.names import find, list_names
 from configs.read import CONFIG_ROOT, display_path
-from configs.schema import Frozen
 from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
 from tasks.extensions.invariants.twin_files import FOLDER, SEVERAL_DEVICES, SIDES, Twin, count_devices

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records.function import name_result, show_relative
 from tasks.records.text import counted
 

@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.topologies import find_topology
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.arms import ArmRuns, Arms, summarise

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeGuard
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records import DeathKind, JobCause
 
 type Object = Mapping[str, Any]

@@ -1,6 +1,6 @@
 """Lists the rights that runs on a cluster need; a few are optional. A backend may need more."""
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 
 JOBSET, KUEUE = "jobset.x-k8s.io", "kueue.x-k8s.io"
 

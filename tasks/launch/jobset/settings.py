@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from configs.backends import PlainText
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from configs.topologies import find_topology
 from tasks.launch.cluster.settings import ClusterSettings
 

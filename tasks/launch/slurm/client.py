@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.launch import patience
 from tasks.launch.backend import LaunchError, NotSubmitted
 from tasks.launch.patience import NotAnswering, given_up, retry_outages

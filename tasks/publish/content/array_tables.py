@@ -1,6 +1,6 @@
 """Turns the difference of two checkpoints into sentences and two tables: one of kinds of arrays, one of all arrays."""
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records import ArrayDifference, ArrayRole, CheckpointDifference, Verdict
 from tasks.records.text import counted, visible
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.ingest_command import UNNAMED
 from tasks.diff.metric_rows import NOT_JUDGED

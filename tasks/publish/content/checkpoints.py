@@ -6,7 +6,7 @@ An arm is one of the two compared versions; a proof is the result of verifying a
 from collections import Counter
 from typing import Literal
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.records import (
     LEVELS,
     ArmSummary,

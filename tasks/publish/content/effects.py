@@ -6,7 +6,7 @@ comparisons below each other on one scale (`tasks/publish/site/forest.py`).
 
 from collections.abc import Sequence
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.next_step import has_scale
 from tasks.records import MetricDiff
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.store import Store
 
 # environment variable with the URL of the served store: browsers block links from Prefect to local files

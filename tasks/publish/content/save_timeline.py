@@ -5,7 +5,7 @@ An arm is one of the two compared versions.
 
 from collections.abc import Callable
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.publish.content.amounts import show_rate, show_seconds
 from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
 

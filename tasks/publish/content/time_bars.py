@@ -5,7 +5,7 @@ An arm is one of the two compared versions.
 
 import math
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.publish.content.amounts import show_seconds
 from tasks.records import ComparisonRecord, TimePart
 from tasks.records.text import visible

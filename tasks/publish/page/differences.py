@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import get_args
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.publish.content.verdict_words import Effect, describe_coverage, facts_of, format_moment, name_side
 from tasks.records import ComparisonRecord, Evidence, Finding, RunRecord, Source
 from tasks.records.text import shorten, visible

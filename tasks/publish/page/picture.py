@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.diff.next_step import find_deciding_row
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.brief import CURVES, PER_STEP

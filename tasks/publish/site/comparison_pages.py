@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from configs.extensions import find_functions
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import StoreIndex, index_comparison

@@ -7,7 +7,7 @@ of the changes that the threshold allows. Left is faster, right is slower.
 import math
 from collections.abc import Sequence
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.publish.content.effects import DrawnEffect, draw_effect, place_change
 from tasks.publish.site.index import IndexedComparison
 

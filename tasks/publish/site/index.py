@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError, field_serializer, field_validator
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.markdown.night import night_headline
 from tasks.records import ComparisonRecord, NightRecord, Verdict

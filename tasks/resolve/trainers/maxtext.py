@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError, Problems, suggest
+from configs.frozen import Frozen
 from configs.installed import digest_files
 from configs.read import read_yaml
-from configs.schema import OWN_KEYS, Frozen, TrainConfig
+from configs.schema import OWN_KEYS, TrainConfig
 from tasks.records import Invocation
 from tasks.resolve.python_environments import ask_python
 

@@ -13,9 +13,10 @@ from configs.checks import Devices, find_problems
 from configs.comparison import Arm, Target
 from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError, Problems
+from configs.frozen import Frozen
 from configs.installed import PLUGINS, installed_versions
 from configs.load import ConfigValue
-from configs.schema import Frozen, TrainConfig
+from configs.schema import TrainConfig
 from configs.topologies import Topology
 from tasks.records import CodeVersion, Commit, Invocation, RunPlan
 from tasks.resolve.python_environments import ask_python

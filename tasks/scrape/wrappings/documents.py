@@ -5,7 +5,7 @@ A MaxView page compares the logs of two arms (versions of the trainer) in one ca
 
 import re
 
-from configs.schema import Frozen
+from configs.frozen import Frozen
 from tasks.scrape.dialects import recognise
 from tasks.scrape.dialects.maxtext.rows import HEAD
 from tasks.scrape.window import Chunks, LogFormatError, text_of
