@@ -15,8 +15,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from flows.step_parts import IO
-from tasks.diff.assemble_case import compare_kept, compare_saved, read_past_noise
-from tasks.diff.compare_case import CaseRuns, case_id, compare_case
+from tasks.diff.assemble_case import compare_kept, compare_saved
+from tasks.diff.compare_case import CaseRuns, case_id, compare_case, read_past_noise
 from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next, add_next_of_experiments

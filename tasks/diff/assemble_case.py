@@ -6,9 +6,7 @@ An arm is one of the two compared versions. A case is a set of config values tha
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from configs.extensions import find_functions
 from tasks.diff.compare_case import CaseRuns, case_id
-from tasks.diff.noise import Past
 from tasks.programs.kept_programs import compare_kept_programs, have_programs
 from tasks.records import CheckpointDifference, ProgramExplanation, RunPlan, RunRecord
 from tasks.resolve.blessed import blessed_runs
@@ -66,8 +64,3 @@ def complete_case(case: CaseRuns, store: Store, steps: CaseSteps | None = None) 
     checkpoints = steps.compare_checkpoints(case, store) if find_common(case.runs) else None
     program = steps.compare_programs(case, store) if have_programs(case.runs, store) else None
     return case.model_copy(update={"checkpoints": checkpoints, "program": program})
-
-
-def read_past_noise(case: CaseRuns, store: Store) -> dict[str, Past]:
-    """Return level → differences of earlier equal runs on the case's target, as far as extensions have them."""
-    return {level: past for read in find_functions("read_past") for level, past in read(case, store).items()}

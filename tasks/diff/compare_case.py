@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from configs.extensions import find_functions
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.arms import ArmRuns
@@ -20,6 +21,7 @@ from tasks.records import (
     ProgramTimes,
     RunRecord,
 )
+from tasks.store import Store
 
 
 class CaseRuns(Frozen):
@@ -123,3 +125,8 @@ def is_control(rules: VerdictRules, runs: Sequence[RunRecord]) -> bool:
     """Return whether the case is a control, whose arms should be equal: with --aa, or if neither arm sets anything."""
     declared = any(run.plan is not None and run.plan.aa for run in runs)
     return declared or (rules.alike and not any(run.plan and run.plan.software for run in runs))
+
+
+def read_past_noise(case: CaseRuns, store: Store) -> dict[str, Past]:
+    """Return level → differences of earlier equal runs on the case's target, as far as extensions have them."""
+    return {level: past for read in find_functions("read_past") for level, past in read(case, store).items()}

@@ -153,8 +153,8 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
 
     done: pairs (comparison, case) to leave out, because they have a page already.
     """
-    from tasks.diff.assemble_case import assemble_case, read_past_noise
-    from tasks.diff.compare_case import compare_case
+    from tasks.diff.assemble_case import assemble_case
+    from tasks.diff.compare_case import compare_case, read_past_noise
     from tasks.diff.suggested_commands import add_next
     from tasks.ingest.run_record import adopt_run
     from tasks.publish.site.comparison_pages import publish_comparison

@@ -128,8 +128,6 @@ class LogDialect(RowGrammar):
     """Describes a trainer's log format: its rows, and the other lines that are read."""
 
     name: str
-    example: str  # a row, shown in messages
-    own_text: re.Pattern[bytes]  # a match shows this dialect, unless a dialect before it in DIALECTS matches
     row: bytes  # a text of most rows; a dialect with this text in the log has priority
     patterns: Mapping[str, re.Pattern[bytes]]  # name → pattern of lines other than rows
     collector: Callable[[], EventCollector]

@@ -42,8 +42,6 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
 
 DIALECT = LogDialect(
     name="nemo",
-    example="'Training epoch 0, iteration 0/99 | lr: … | reduced_train_loss: …'",
-    own_text=_HEAD,
     row=b"reduced_train_loss: ",
     head=re.compile(rb"Training epoch \d+, iteration \d+"),
     parse=parse,

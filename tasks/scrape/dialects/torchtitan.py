@@ -221,8 +221,6 @@ def _gaps(numbers: list[int], every_rank: set[int]) -> tuple[tuple[int, int], ..
 
 DIALECT = LogDialect(
     name="torchtitan",
-    example="'step:  1  loss:  8.1309  grad_norm: …'",
-    own_text=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
     row=b"  loss: ",
     head=HEAD, parse=parse, patterns=PATTERNS, collector=TorchtitanEventCollector, time=TIME, known=KNOWN,
     keys=_KEYS | {"step"}, unfinished=UNFINISHED, body=BODY, evaluation=re.compile(VALIDATE), rank=RANK, glued=is_glued,

@@ -17,7 +17,7 @@ PATTERNS = [
         rb"(?i)loss: a", rb"(?x) a b  # a text of four letters",
     )
 ]  # fmt: skip
-OWN = [pattern for dialect in DIALECTS for pattern in (dialect.own_text, *dialect.patterns.values())]
+OWN = [pattern for mark in DIALECTS for pattern in (mark.own_text, *mark.load().patterns.values())]
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))

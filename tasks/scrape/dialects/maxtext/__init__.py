@@ -10,12 +10,6 @@ from tasks.scrape.prefixes import ABSL
 
 DIALECT = LogDialect(
     name="maxtext",
-    example="'completed step: 0, seconds: …', 'System Information: …', 'XPK Start: …', MaxText's and our own",
-    own_text=re.compile(
-        rb"completed step: \d|System Information: Jax |XPK Start: |XPK End: |EXIT_CODE=\d|Config param \w+:|"
-        rb"number parameters: [\d.]+ billion|Num_devices: \d+, shape|metric_logger\.py:\d+\]|max_utils\.py:\d+\]|"
-        rb"Completed eval (?:step:|after train)|File \"[^\"\n]*/(?:maxtext|MaxText|model)/[^\"\n]*\.py\""
-    ),
     row=b"completed step: ",
     head=HEAD, parse=parse, patterns=PATTERNS, collector=MaxTextEventCollector,
     # `[Rampup Batch Size Phase], ` may be between the logger's prefix and the step

@@ -9,11 +9,6 @@ from tasks.scrape.prefixes import TIME, is_glued
 
 DIALECT = LogDialect(
     name="megatron",
-    example="' iteration 1/ 20 | consumed samples: …'",
-    own_text=re.compile(
-        rb"iteration[ =] *\d+ */ *(?:\d+|infinity) *\||elapsed time per iteration \(m?s\)|"
-        rb"using world size: \d+, data-parallel|-{5,80} arguments -{5,80}|\(tensor, pipeline\) model parallel rank"
-    ),
     row=b"elapsed time per iteration",
     head=HEAD, parse=parse, patterns=PATTERNS, collector=MegatronEventCollector, time=TIME, known=KNOWN, keys=KEYS,
     body=BODY, glued=is_glued,
