@@ -20,16 +20,15 @@ def invariants(
     Exit status: 1 if a twin computes another function; 3 if one could not be evaluated, or none applies; else 0.
     """
     from tasks.extensions.invariants.describe_invariants import describe_invariants
-    from tasks.extensions.invariants.make_record import make_record, request_twins
+    from tasks.extensions.invariants.make_record import make_record
     from tasks.extensions.invariants.page import publish_invariants
     from tasks.extensions.invariants.twin_files import load_twins
     from tasks.store import open_store
 
     twins = load_twins(options.twins)
-    request = request_twins(options)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     store = open_store(options.out)
-    record = make_record(request, twins, store.path, errors.print, prove=options.prove)
+    record = make_record(options, twins, store.path, errors.print)
     record, page = publish_invariants(record, store)
     if json_:
         print(record.model_dump_json(indent=1))

@@ -10,7 +10,6 @@ from prefect.states import Completed, Failed
 from flows.extensions.invariants.steps import comment_of_matrix, evaluate_twins_step, publish_invariants_step
 from flows.publish_steps import comment_step
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
-from tasks.extensions.invariants.make_record import request_twins
 from tasks.extensions.invariants.twin_files import load_twins
 from tasks.extensions.invariants.twin_plans import choose_cases
 from tasks.services.flow_names import show_name, unless_named
@@ -36,7 +35,7 @@ def name_run() -> str:
 def invariants(options: InvariantsOptions) -> State[Any]:
     """Evaluate the twins and publish the matrix. The final state is Failed if a twin computes another function."""
     load_twins(options.twins)
-    choose_cases(request_twins(options))
+    choose_cases(options)
     if options.comment:
         parse_pull_request(options.comment)  # reports a mistake before anything is recorded
     store = open_store(options.out)

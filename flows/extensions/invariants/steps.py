@@ -7,7 +7,7 @@ from prefect.logging import get_run_logger
 from flows.step_parts import IO, show_link, show_text
 from tasks.extensions.invariants.describe_invariants import describe_markdown
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
-from tasks.extensions.invariants.make_record import make_record, request_twins
+from tasks.extensions.invariants.make_record import make_record
 from tasks.extensions.invariants.page import publish_invariants
 from tasks.extensions.invariants.twin_files import load_twins
 from tasks.extensions.invariants.twin_records import InvariantsRecord
@@ -21,7 +21,7 @@ def evaluate_twins_step(options: InvariantsOptions, store: Store) -> InvariantsR
     """Return the answers. The recordings are kept in the store's folder: a retry records only what is missing."""
     say = get_run_logger().info
     twins = load_twins(options.twins)
-    return make_record(request_twins(options), twins, store.path, lambda text: say("%s", text), prove=options.prove)
+    return make_record(options, twins, store.path, lambda text: say("%s", text))
 
 
 @task(name="publish the invariants", **IO)

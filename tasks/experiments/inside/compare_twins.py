@@ -30,7 +30,6 @@ from tasks.experiments.inside.widen import NoFunction, widen_program
 STEPS = 3  # chained; at a warm-up's step 0 the learning rate is 0
 KEPT = 5  # programs, and results of a side
 SEGMENTS = "segment"  # in the name of the array with the number of each token's text, 0 for padding
-POSITIONS = "position"
 
 type Arrays = Sequence[Any]
 

@@ -33,7 +33,6 @@ _TYPES = {
 }
 _SHORT = re.compile(r"(ui|i|f)(\d+)")
 _WORDS = {"ui": "uint", "i": "int", "f": "float"}
-STATE = ("parameter", "optimizer", "counter")
 
 
 @dataclass(frozen=True)

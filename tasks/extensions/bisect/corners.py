@@ -15,8 +15,8 @@ from configs.verdict_rules import Tolerance
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.run_judge import RunJudge
-from tasks.extensions.bisect.terms import WORSE, PairVerdict
-from tasks.records import FactorEffect, Verdict
+from tasks.extensions.bisect.terms import WORSE
+from tasks.records import Decision, FactorEffect, Verdict
 from tasks.records.text import show_interval
 
 CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, float, float]] = {
@@ -67,7 +67,7 @@ def _word(estimate: float, low: float, high: float, tolerance: Tolerance) -> Ver
     return "same" if -within <= low and high <= within else "unknown"
 
 
-def compare_corners(compare: Callable[[int, int], PairVerdict]) -> tuple[FactorEffect, ...]:
+def compare_corners(compare: Callable[[int, int], Decision]) -> tuple[FactorEffect, ...]:
     """Return the same effects on a metric without noise. compare: returns the verdict on the second of two corners."""
     code, packages = (compare(0, 1), compare(2, 3)), (compare(0, 2), compare(1, 3))
     found = [FactorEffect(name="code", **_both(code)), FactorEffect(name="packages", **_both(packages))]
@@ -78,7 +78,7 @@ def compare_corners(compare: Callable[[int, int], PairVerdict]) -> tuple[FactorE
     return (*found, FactorEffect(name="interaction", verdict=verdict, text=text))
 
 
-def _both(pair: tuple[PairVerdict, PairVerdict]) -> dict[str, Any]:
+def _both(pair: tuple[Decision, Decision]) -> dict[str, Any]:
     """Return a factor's verdict, and a text with both verdicts of `pair`: with the other factor old, and with it new.
 
     The factor's verdict is the first of the two that is worse, else the first that is not `same`.

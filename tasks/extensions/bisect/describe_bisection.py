@@ -36,8 +36,8 @@ def describe_points(points: Sequence[BisectedPoint], line: Line, judge: Judge | 
         if judge is not None and line.alike[number] == number:
             changes["runs"] = judge.runs(number)
             if number and judge.judges_time and judge.runs(number) and not judge.failed(number):
-                pair_verdict = judge.compare(0, number)
-                changes |= {"level": pair_verdict.effect, "low": pair_verdict.low, "high": pair_verdict.high}
+                one = judge.compare(0, number)
+                changes |= {"level": one.effect, "low": one.effect_low, "high": one.effect_high}
         if belief is not None:
             changes["chance"] = round(float(belief.culprits[number]), 4)
         found.append(point.model_copy(update=changes))
@@ -60,7 +60,7 @@ def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, m
         return f"{case}: {finish.why}"
     if finish.culprit is not None:
         point = points[finish.culprit]
-        text = _shorten_numbers(finish.pair_verdict.text) if finish.pair_verdict else ""
+        text = _shorten_numbers(finish.pair_verdict.reason) if finish.pair_verdict else ""
         what = "version" if point.version else "commit"
         subject = "" if point.version else f' "{point.commit.subject}"'
         if metric.name == "end":
@@ -128,7 +128,7 @@ def write_record(
         culprit=culprit,
         suspects=finish.suspects,
         verdict=culprit_verdict(finish, metric) if culprit is not None else "unknown",
-        effect=finish.pair_verdict.text if finish.pair_verdict and culprit is not None else "",
+        effect=finish.pair_verdict.reason if finish.pair_verdict and culprit is not None else "",
         notes=tuple(_POINT.sub(lambda match: points[int(match[1])].name, note) for note in finish.notes),
         corners=tuple(corners),
         message=message,

@@ -13,7 +13,8 @@ from scipy.special import fdtrc, stdtrit  # type: ignore[import-untyped]  # scip
 
 from tasks.diff.decide_noisy import CHANCE
 from tasks.extensions.bisect.posterior import Belief
-from tasks.extensions.bisect.terms import HALVES, WORSE, Judge, Line, PairVerdict
+from tasks.extensions.bisect.terms import HALVES, WORSE, Judge, Line
+from tasks.records import Decision
 
 # Minimum runs of a suspect whose time is proven worse, and of each end if the verdict on a time is not worse, because
 # other work on the machine may have slowed a single run.
@@ -22,7 +23,7 @@ SCATTER = 0.01  # if the repeats' p-value under the stated noise is below this, 
 MIN_RANKED_RUNS = 3  # minimum runs of each point in a rank test, without the point's first run
 
 
-def judge_ends(line: Line, judge: Judge) -> PairVerdict:
+def judge_ends(line: Line, judge: Judge) -> Decision:
     """Return the verdict on bad against good.
 
     The verdict is regressed if the ranks show it, else unknown if repeats scatter. Otherwise the first 1, 2, … runs of
@@ -30,7 +31,7 @@ def judge_ends(line: Line, judge: Judge) -> PairVerdict:
     than worse needs MIN_RUNS runs of each end, because one slowed run of good hides a difference.
     """
     both = min(judge.runs(0), judge.runs(line.last))
-    pair_verdict = PairVerdict(verdict="unknown", text="not run yet", runs_wanted=1)
+    pair_verdict = Decision(verdict="unknown", reason="not run yet", runs_wanted=1)
     if both and rank_chance(judge, 0, line.last) <= CHANCE / HALVES:
         return judge.compare(0, line.last, shares=HALVES).model_copy(update={"verdict": "regressed"})
     if both and scatters(line, judge):
@@ -45,7 +46,7 @@ def judge_ends(line: Line, judge: Judge) -> PairVerdict:
 
 
 def is_proven(
-    line: Line, judge: Judge, belief: Belief, pair: tuple[int, int], pair_verdict: PairVerdict, chance: float
+    line: Line, judge: Judge, belief: Belief, pair: tuple[int, int], pair_verdict: Decision, chance: float
 ) -> bool:
     """Return whether the second point of a pair is surely worse than the first.
 

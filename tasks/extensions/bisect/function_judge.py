@@ -8,8 +8,7 @@ from tasks.experiments.recordings import record_arm
 from tasks.experiments.same_function import compare_functions
 from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.extensions.bisect.run_judge import RunJudge
-from tasks.extensions.bisect.terms import PairVerdict
-from tasks.records import FunctionComparison, RunPlan, RunRecord
+from tasks.records import Decision, FunctionComparison, RunPlan, RunRecord
 from tasks.records.observation import LOG
 
 KEY = "function"  # in a run's `program`: its step beside good's
@@ -47,13 +46,13 @@ class FunctionJudge(RunJudge):
     def observe(self, point: int) -> list[ObservedRun]:
         return []
 
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         pair = self._function(before), self._function(after)
         if pair[0] is None or pair[1] is None or "not evaluated" in (pair[0].answer, pair[1].answer):
-            return PairVerdict(verdict="unknown", text="not evaluated")
+            return Decision(verdict="unknown", reason="not evaluated")
         if pair[0].answer == pair[1].answer:
-            return PairVerdict(verdict="same", text="the same function")
-        return PairVerdict(verdict="changed", text=pair[1].sentence if pair[0].answer == "same" else pair[0].sentence)
+            return Decision(verdict="same", reason="the same function")
+        return Decision(verdict="changed", reason=pair[1].sentence if pair[0].answer == "same" else pair[0].sentence)
 
     def _function(self, point: int) -> FunctionComparison | None:
         known = self._runs.get(point, ())

@@ -13,12 +13,12 @@ from tasks.diff.noise import Noise, Past, learn_noise
 from tasks.diff.time_rows import find_device_kind
 from tasks.extensions.bisect.bisected_metric import DIED, BisectedMetric
 from tasks.extensions.bisect.posterior import ObservedRun
-from tasks.extensions.bisect.terms import HALVES, PairVerdict
+from tasks.extensions.bisect.terms import HALVES
 from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.table import BY_NAME
 from tasks.metrics.time_metrics import CPU_TIME
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records import ComparisonRecord, Decision, RunRecord
 
 
 class RunJudge:
@@ -43,7 +43,7 @@ class RunJudge:
         self._metric, self._template, self._rules, self._past = metric, template, template.rules, past
         self._runs = {point: tuple(records) for point, records in runs.items()}
         self._failures, self._complete = failures, complete
-        self._known: dict[tuple[int, int, int | None, int], PairVerdict] = {}
+        self._known: dict[tuple[int, int, int | None, int], Decision] = {}
 
     @property
     def judges_time(self) -> bool:
@@ -93,7 +93,7 @@ class RunJudge:
         levels = facts_of_run(run).levels.get(self._metric.name)
         return (levels.quick.seconds, levels.quick.error) if levels else None
 
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         key = (before, after, runs, shares)
         if key not in self._known:
             left, right = self._runs[before][:runs], self._runs[after][:runs]
@@ -124,21 +124,16 @@ class RunJudge:
             case = self._complete(case)
         return compare_case(case, past=self._past)
 
-    def _judge_pair(
-        self, left: Sequence[RunRecord], right: Sequence[RunRecord], *, look: int, shares: int
-    ) -> PairVerdict:
+    def _judge_pair(self, left: Sequence[RunRecord], right: Sequence[RunRecord], *, look: int, shares: int) -> Decision:
         if self._metric == DIED:
             return _judge_deaths(left, right)
         record = self._compare(left, right, look=look, shares=shares)
         row = next((row for row in record.rows if row.metric == self._metric.name), None)
         if row is None or row.verdict == "not judged":
-            return PairVerdict(verdict="unknown", text="the runs do not tell")
+            return Decision(verdict="unknown", reason="the runs do not tell")
         # a sure verdict needs only the difference, because a comparison of the two points shows the full reason
         text = row.effect_text or (row.reason if row.verdict == "unknown" else row.reason.partition(": ")[0])
-        return PairVerdict(
-            verdict=row.verdict, text=text, runs_wanted=row.runs_wanted, cost=row.cost_text,
-            effect=row.effect, low=row.effect_low, high=row.effect_high,
-        )  # fmt: skip
+        return row.model_copy(update={"reason": text})
 
 
 def _as_arm(run: RunRecord, arm: str) -> RunRecord:
@@ -152,10 +147,10 @@ def _cause(run: RunRecord) -> str:
     return f"{error.type}: {error.message}"[:200] if error else f"exit code {run.reading.exit_code}"
 
 
-def _judge_deaths(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> PairVerdict:
+def _judge_deaths(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> Decision:
     before, after = ([run for run in side if run.has_died] for side in (left, right))
     if bool(before) == bool(after):
-        return PairVerdict(verdict="same", text="died as well" if before else "runs to its end")
+        return Decision(verdict="same", reason="died as well" if before else "runs to its end")
     if after:
-        return PairVerdict(verdict="regressed", text=_cause(after[0]))
-    return PairVerdict(verdict="improved", text="does not die")
+        return Decision(verdict="regressed", reason=_cause(after[0]))
+    return Decision(verdict="improved", reason="does not die")

@@ -18,11 +18,10 @@ from tasks.extensions.bisect.terms import (
     Finish,
     Judge,
     Line,
-    PairVerdict,
     SearchLimits,
     Train,
 )
-from tasks.records import Mark
+from tasks.records import Decision, Mark
 
 SURE = 0.95  # posterior probability from which a suspect is compared with the point before it
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
@@ -42,13 +41,13 @@ def _mark(line: Line, judge: Judge, point: int) -> tuple[Mark, str]:
     if why := judge.failed(point):
         return "skipped", why
     from_good, to_bad = judge.compare(0, point, shares=HALVES), judge.compare(point, line.last, shares=HALVES)
-    told = f"against good: {from_good.text}" if from_good.text else from_good.verdict
+    told = f"against good: {from_good.reason}" if from_good.reason else from_good.verdict
     if from_good.verdict in WORSE:
         return ("between" if to_bad.verdict in (*WORSE, "improved") else "bad"), told
     if from_good.verdict in ("same", "improved"):
         return "good", told
     if to_bad.verdict == "same" and not judge.judges_time:
-        return "bad", f"against bad: {to_bad.text or 'same'}"
+        return "bad", f"against bad: {to_bad.reason or 'same'}"
     return ("good" if to_bad.verdict in WORSE and judge.judges_time else "unknown"), told
 
 
@@ -165,7 +164,7 @@ def next_action(line: Line, judge: Judge, limits: SearchLimits, *, spent_s: floa
         # the culprit's half of the false-alarm probability is divided among the compared pairs
         shares = HALVES * max(1, sum(1 for point in marked.trained if judge.runs(line.alike[point - 1])))
         after = line.alike[culprit]
-        pair_verdict = PairVerdict(verdict="unknown")
+        pair_verdict = Decision(verdict="unknown", reason="")
         if marked.is_settled(before, after):
             pair_verdict = ends_verdict
         elif all(judge.runs(point) and not judge.failed(point) for point in (before, after)):
@@ -197,7 +196,7 @@ def _compare_ends(
     line: Line,
     judge: Judge,
     limits: SearchLimits,
-    ends_verdict: PairVerdict,
+    ends_verdict: Decision,
     may_train: Callable[[Sequence[int]], bool],
 ) -> Train | Finish:
     """Return more runs of one or both ends if these are undecided and the limits allow it; else the result."""
@@ -214,9 +213,9 @@ def _compare_ends(
     if ends_verdict.verdict == "same":
         why = SAME
     elif ends_verdict.verdict == "improved":
-        why = say_better(ends_verdict.text)
+        why = say_better(ends_verdict.reason)
     else:
-        why = say_unsure(both, ends_verdict.text, ends_verdict.runs_wanted, ends_verdict.cost)
+        why = say_unsure(both, ends_verdict.reason, ends_verdict.runs_wanted, ends_verdict.cost_text)
     return Finish(outcome="no difference", why=why, pair_verdict=ends_verdict)
 
 
@@ -243,7 +242,7 @@ def _find_suspects(belief: Belief) -> tuple[int, ...]:
     return tuple(sorted(suspects))
 
 
-def _name_range(belief: Belief, notes: tuple[str, ...], why: str, pair_verdict: PairVerdict | None = None) -> Finish:
+def _name_range(belief: Belief, notes: tuple[str, ...], why: str, pair_verdict: Decision | None = None) -> Finish:
     return Finish(outcome="range", why=why, suspects=_find_suspects(belief), pair_verdict=pair_verdict, notes=notes)
 
 
@@ -258,6 +257,6 @@ def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple
             alike = "in the same direction" if judge.judges_time else "besides"
             sign = "of opposite sign" if pair_verdict.verdict == "improved" else alike
             notes.append(
-                f"another change {sign} lies {where} it, between {{{start}}} and {{{end}}}: {pair_verdict.text}"
+                f"another change {sign} lies {where} it, between {{{start}}} and {{{end}}}: {pair_verdict.reason}"
             )
     return tuple(notes)

@@ -10,24 +10,12 @@ from typing import Literal, Protocol
 from configs.frozen import Frozen
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.posterior import ObservedRun
-from tasks.records import Verdict
+from tasks.records import Decision, Verdict
 
 HALVES = 2  # the comparison of the ends and that of the culprit each get half of the false-alarm probability
 WORSE: tuple[Verdict, ...] = ("regressed", "changed")
 MAX_RUNS_OF_POINT = 12  # limit of runs of one point; if 12 are not enough, the machine is too noisy
 MAX_RUNS = 100  # limit of runs of a search if the user gave neither a budget nor a number of runs
-
-
-class PairVerdict(Frozen):
-    """The verdict on the bisected metric between two points."""
-
-    verdict: Verdict
-    text: str = ""  # the effect with its interval, or the reason
-    runs_wanted: int | None = None  # runs of each point with which the verdict would probably be sure
-    cost: str = ""  # the cost of these runs, as text
-    effect: float | None = None  # relative change of a time: 0.08 is 8 % more; None for other metrics
-    low: float | None = None  # ends of the interval of `effect`
-    high: float | None = None
 
 
 class Judge(Protocol):
@@ -50,8 +38,8 @@ class Judge(Protocol):
     def observe(self, point: int) -> Sequence[ObservedRun]:
         """Return one observation per run that has enough steps. Call it only if the metric is a time."""
 
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
-        """Return the verdict on two points.
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
+        """Return the verdict on two points, with the effect and its interval as the reason if they are known.
 
         runs: use only this many first runs of each point; None: all. shares: divisor of the false-alarm probability.
         """
@@ -105,5 +93,5 @@ class Finish(Frozen):
     culprit: int | None = None  # index of the point, if it was found
     before: int | None = None  # index of the point with which the culprit was compared, if it was found
     suspects: tuple[int, ...] = ()  # indices of the remaining points of a range
-    pair_verdict: PairVerdict | None = None  # verdict on the culprit against the point before it, or on the ends
+    pair_verdict: Decision | None = None  # verdict on the culprit against the point before it, or on the ends
     notes: tuple[str, ...] = ()  # sentences about other changes; `{3}` stands for the name of point 3

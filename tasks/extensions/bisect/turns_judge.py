@@ -11,8 +11,7 @@ from tasks.experiments.interleave import LIMIT_S, interleave, limits_of
 from tasks.experiments.recordings import record_arm
 from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.extensions.bisect.run_judge import RunJudge
-from tasks.extensions.bisect.terms import PairVerdict
-from tasks.records import ProgramTimes, RunPlan, RunRecord, TimeRatio
+from tasks.records import Decision, ProgramTimes, RunPlan, RunRecord, TimeRatio
 from tasks.records.observation import LOG
 
 KEY = "turns"  # in a run's `program`: its times beside good's
@@ -62,16 +61,14 @@ class TurnsJudge(RunJudge):
     def observe(self, point: int) -> list[ObservedRun]:
         return []
 
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         pair = self._times(before), self._times(after)
         if pair[0] is None or pair[1] is None or pair[0].wall is None or pair[1].wall is None:
-            return PairVerdict(verdict="unknown", text="not measured")
+            return Decision(verdict="unknown", reason="not measured")
         wall = _subtract(pair[0].wall, pair[1].wall)
         tolerance = tolerance_of_program(self._rules) if self._rules else STATED
         decision = decide_program(pair[1].model_copy(update={"wall": wall}), tolerance)
-        return PairVerdict(
-            verdict=decision.verdict, text=decision.effect_text, effect=wall.effect, low=wall.low, high=wall.high
-        )
+        return decision.model_copy(update={"reason": decision.effect_text})
 
     def _times(self, point: int) -> ProgramTimes | None:
         """Return the longest turns of a point, which were the last."""

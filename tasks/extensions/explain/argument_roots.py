@@ -6,7 +6,6 @@ replaced.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tasks.records.observation import Observation, ObservedArray, Role, Root
@@ -20,22 +19,14 @@ _WORDS: Mapping[Role, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class GivenArguments:
-    """The differences between the arguments of both arms."""
-
-    roots: tuple[Root, ...]
-    shown: dict[str, Any]  # fields of a `TensorComparison`
-
-
 def pair_arguments(
     baseline: Observation, candidate: Observation, names: tuple[str, str], *, starts_shared: bool = False
-) -> GivenArguments:
-    """Pair the arguments by role and meaning; return their differences, with one root for each role that differs.
+) -> tuple[tuple[Root, ...], dict[str, Any]]:
+    """Pair the arguments by role and meaning; return one root for each role that differs, and the differences.
 
-    An argument without a digest counts as different. Replaced arguments whose own values differed give a further root
-    for each role. starts_shared: the judged runs, from which the verdict comes, started with equal arguments too, so
-    replaced arguments give no root.
+    The differences are fields of a `TensorComparison`. An argument without a digest counts as different. Replaced
+    arguments whose own values differed give a further root for each role. starts_shared: the judged runs, from which
+    the verdict comes, started with equal arguments too, so replaced arguments give no root.
     """
     places = [
         {(argument.role, argument.meaning): n for n, argument in enumerate(found.arguments)}
@@ -57,14 +48,11 @@ def pair_arguments(
     roots += [_replaced_root(role, meanings, names) for role, meanings in replaced.items()]
     lone = [f"{names[0]}: {baseline.arguments[n].name}" for key, n in places[0].items() if key not in places[1]]
     lone += [f"{names[1]}: {candidate.arguments[n].name}" for key, n in places[1].items() if key not in places[0]]
-    return GivenArguments(
-        roots=tuple(roots),
-        shown={
-            "different_arguments": tuple(left.meaning for pairs in different.values() for left, _ in pairs),
-            "replaced_arguments": sum(argument.own_digest is not None for argument in candidate.arguments),
-            "unmatched_arguments": tuple(lone),
-        },
-    )
+    return tuple(roots), {
+        "different_arguments": tuple(left.meaning for pairs in different.values() for left, _ in pairs),
+        "replaced_arguments": sum(argument.own_digest is not None for argument in candidate.arguments),
+        "unmatched_arguments": tuple(lone),
+    }
 
 
 def _root(role: Role, pairs: Sequence[tuple[ObservedArray, ObservedArray]]) -> Root:

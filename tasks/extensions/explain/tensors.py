@@ -36,18 +36,18 @@ def compare_tensors(
     """
     observations = read_observation(baseline, names[0]), read_observation(candidate, names[1])
     notes = [f"{name}: {note}" for name, found in zip(names, observations, strict=True) for note in found.notes]
-    given = pair_arguments(observations[0], observations[1], names, starts_shared=starts_shared)
+    given_roots, given = pair_arguments(observations[0], observations[1], names, starts_shared=starts_shared)
     notes += _versions(observations, names)
     if not all(found.tensors for found in observations):
         missing = next(name for name, found in zip(names, observations, strict=True) if not found.tensors)
         sentence = f"the tensors of {missing} were not observed" + (f": {notes[0]}" if notes else "")
-        return TensorComparison(sentence=sentence, notes=tuple(notes), **given.shown)
+        return TensorComparison(sentence=sentence, notes=tuple(notes), **given)
     steps = read_steps((baseline, candidate))
     rows = [[step.rows[n] for n in sorted(step.live)] for step in steps]
     arms = [ArmValues(observation, step) for observation, step in zip(observations, steps, strict=True)]
     left, right = Divergence(arms[0], arms[1]), Divergence(arms[1], arms[0])
     found = find_roots(left, right)
-    roots = (*given.roots, *group_roots(found))
+    roots = (*given_roots, *group_roots(found))
     first = next((root for root in roots if root.kind != "argument"), None)
     results = different_results(observations) if not found and not left.divergent and not right.divergent else ()
     equal = sum((Counter(row.value for row in rows[0]) & Counter(row.value for row in rows[1])).values())
@@ -64,7 +64,7 @@ def compare_tensors(
         only=list_only(rows[0], rows[1]),
         different_results=results,
         notes=tuple(notes),
-        **given.shown,
+        **given,
     )
     return comparison.model_copy(update={"sentence": summarise_tensors(comparison)})
 

@@ -12,7 +12,6 @@ from tasks.extensions.invariants.twin_files import Twin
 from tasks.extensions.invariants.twin_plans import (
     NAME,
     TwinPair,
-    TwinRequest,
     command_of,
     name_trainer,
     plan_twins,
@@ -25,18 +24,12 @@ MAX_PROVED = 10  # twins that get planted changes: three faults and a refactorin
 MAX_EXPLAINED = LANES  # twins whose first tensor is looked for: each takes as long as both its recordings, twice
 
 
-def request_twins(options: InvariantsOptions) -> TwinRequest:
-    """Return the request of a command line or a run form."""
-    names = ("trainer", "ref", "repository", "cases", "software", "overrides", "model")
-    return TwinRequest(**{name: getattr(options, name) for name in names})
-
-
 def make_record(
-    request: TwinRequest, twins: Sequence[Twin], out: Path, say: Say = lambda _: None, *, prove: bool = False
+    request: InvariantsOptions, twins: Sequence[Twin], out: Path, say: Say = lambda _: None
 ) -> InvariantsRecord:
     """Return the answers for a request. out: the store's folder, which keeps recordings and results.
 
-    prove: also plant known faults. Raises ConfigError, CheckoutError, SoftwareError.
+    With `prove`, also plants known faults. Raises ConfigError, CheckoutError, SoftwareError.
     """
     began = time.monotonic()
     pairs, trainer = plan_twins(request, twins, out)
@@ -55,7 +48,7 @@ def make_record(
         found[one.twin, one.case] = one.model_copy(update={"first": first})
     results = [found[pair.twin.name, pair.case] for pair in pairs]
     planted: list[Planted] = []
-    if prove:
+    if request.prove:
         held = [
             by_name[one.twin, one.case]
             for one in results

@@ -16,6 +16,7 @@ from configs.names import find, list_names
 from configs.read import CONFIG_ROOT, display_path
 from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
+from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.twin_files import FOLDER, SEVERAL_DEVICES, SIDES, Twin, count_devices
 from tasks.records import ArmOverrides, RunPlan
 from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
@@ -33,18 +34,6 @@ SEQUENCES = 8  # of a batch over all devices
 OUTSIDE: dict[str, Any] = {"eval_interval": -1, "eval_steps": 1, "resume_after_step": -1, "enable_checkpointing": False}
 
 
-class TwinRequest(Frozen):
-    """What a user wants to know: which twins, in which cases, of which version of which trainer."""
-
-    trainer: str = "maxview"
-    ref: str = ""  # branch, tag or commit; empty: the installed trainer
-    repository: str = ""
-    cases: tuple[str, ...] = ()
-    software: tuple[str, ...] = ()  # packages, or the path of a Python
-    overrides: tuple[str, ...] = ()  # key=value for both sides
-    model: str = ""
-
-
 class TwinPair(Frozen):
     """One twin in one case, with the plans of both sides, or the reason why it does not apply."""
 
@@ -54,7 +43,7 @@ class TwinPair(Frozen):
     why_not: str = ""
 
 
-def choose_cases(request: TwinRequest) -> tuple[str, ...]:
+def choose_cases(request: InvariantsOptions) -> tuple[str, ...]:
     """Return the cases of a request; by default 01_base. Raises ConfigError for an unknown one."""
     if trainer_class(request.trainer).takes_command:
         return ("command",)
@@ -65,7 +54,7 @@ def choose_cases(request: TwinRequest) -> tuple[str, ...]:
     return tuple(dict.fromkeys(list_names("cases") if "all" in names else names))
 
 
-def plan_twins(request: TwinRequest, twins: Sequence[Twin], out: Path) -> tuple[list[TwinPair], Trainer | None]:
+def plan_twins(request: InvariantsOptions, twins: Sequence[Twin], out: Path) -> tuple[list[TwinPair], Trainer | None]:
     """Return a pair for each case and twin, and the trainer. Raises ConfigError, CheckoutError, SoftwareError."""
     cases = choose_cases(request)
     if trainer_class(request.trainer).takes_command:
@@ -88,7 +77,7 @@ def plan_twins(request: TwinRequest, twins: Sequence[Twin], out: Path) -> tuple[
     return pairs, trainer
 
 
-def find_trainer(request: TwinRequest) -> Trainer:
+def find_trainer(request: InvariantsOptions) -> Trainer:
     """Return the trainer of a request, checked out and with its packages."""
     kind = trainer_class(request.trainer)
     facts: dict[str, Any] = {"trainer": request.trainer, "ref": request.ref or None}
@@ -116,7 +105,7 @@ def find_trainer(request: TwinRequest) -> Trainer:
     return prepare_trainers(comparison, ArmOverrides(aa=bool(request.ref)), default_cache())[SIDES[0]]
 
 
-def _plan_pair(request: TwinRequest, trainer: Trainer, twin: Twin, case: str, out: Path) -> TwinPair:
+def _plan_pair(request: InvariantsOptions, trainer: Trainer, twin: Twin, case: str, out: Path) -> TwinPair:
     """Return the pair of a twin in a case. Raises ConfigError if the trainer cannot run a side."""
     if request.trainer not in twin.trainers:
         return TwinPair(twin=twin, case=case, why_not=f"{request.trainer} has no such setting")
@@ -139,7 +128,7 @@ def _plan_pair(request: TwinRequest, trainer: Trainer, twin: Twin, case: str, ou
 
 
 def _resolve(
-    request: TwinRequest, trainer: Trainer, setting: dict[str, Any], case: str, *, origin: str = ""
+    request: InvariantsOptions, trainer: Trainer, setting: dict[str, Any], case: str, *, origin: str = ""
 ) -> tuple[ResolvedConfig, Target, dict[str, Any]]:
     """Return the config of one side, its target, and the values of keys that only MaxText has."""
     root = CONFIG_ROOT
@@ -203,7 +192,7 @@ def _name_program(twin: Twin) -> str:
     return Path(twin.folder).expanduser().absolute().name or twin.name
 
 
-def _plan_commands(request: TwinRequest, twin: Twin, out: Path) -> Both[RunPlan]:
+def _plan_commands(request: InvariantsOptions, twin: Twin, out: Path) -> Both[RunPlan]:
     """Return the plans of a custom program's two command lines. A changed program has other identities."""
     folder = Path(twin.folder).expanduser().absolute()
     if not folder.is_dir():
@@ -255,10 +244,10 @@ def name_trainer(trainer: Trainer | None, pairs: Sequence[TwinPair]) -> str:
     return ", ".join(dict.fromkeys(trainer_class(plan.trainer).name_version(plan, plan.commit) for plan in plans))
 
 
-def command_of(request: TwinRequest, twin: Twin, case: str) -> str:
+def command_of(request: InvariantsOptions, twin: Twin, case: str) -> str:
     """Return the command that asks for one twin in one case again."""
     words = ["maxview", NAME]
-    words += ["--trainer", request.trainer] * (request.trainer != TwinRequest().trainer)
+    words += ["--trainer", request.trainer] * (request.trainer != InvariantsOptions().trainer)
     words += ["--ref", request.ref] * bool(request.ref)
     words += ["--repository", request.repository] * bool(request.repository)
     words += ["--case", case] * (not twin.command)

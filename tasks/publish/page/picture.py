@@ -29,18 +29,11 @@ MEMORY = re.compile(r"(?:allocate|Used) ([\d.]+)([KMGT])i?B?\b.*?(?:are|of) ([\d
 type Points = list[tuple[int, float]]
 
 
-class CurveLine(Frozen):
-    """The curve of one run, as data of an SVG path."""
-
-    side: str
-    path: str
-
-
 class Picture(Frozen):
     """Curves over the steps; coordinates are in a box of WIDTH × HEIGHT."""
 
     title: str
-    lines: tuple[CurveLine, ...]
+    lines: tuple[tuple[str, str], ...]  # side, data of an SVG path; one per run
     ends: tuple[str, str]  # labels of the lower and the upper end of the y axis
     steps: tuple[int, int]  # first and last step
 
@@ -92,7 +85,7 @@ def draw_picture(record: ComparisonRecord) -> Picture | None:
     return Picture(
         title=name,
         lines=tuple(
-            CurveLine(side=sides[curve.arm], path="M" + "L".join(map(place, _thin(some))))
+            (sides[curve.arm], "M" + "L".join(map(place, _thin(some))))
             for curve, some in curves
             if some and curve.arm in sides
         ),

@@ -16,17 +16,10 @@ MIN_REACH, MAX_REACH = 0.05, 0.5  # bounds of the change at an end of the axis; 
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # distances between two ticks to choose from
 
 
-class AxisTick(Frozen):
-    """A labelled position on the axis."""
-
-    x: float  # px from the left
-    label: str
-
-
 class Forest(Frozen):
     """The effects of all drawn comparisons."""
 
-    ticks: tuple[AxisTick, ...]
+    ticks: tuple[tuple[float, str], ...]  # px from the left, label
     effects: dict[tuple[str, str, str], DrawnEffect]  # by `IndexedComparison.key`, if a comparison has an effect
     width: float = WIDTH
 
@@ -49,7 +42,7 @@ def draw_forest(results: Sequence[IndexedComparison]) -> Forest:
 
     return Forest(
         ticks=tuple(
-            AxisTick(x=place_change(tick, reach, WIDTH), label=f"{100 * tick:+.0f} %" if tick else "0")
+            (place_change(tick, reach, WIDTH), f"{100 * tick:+.0f} %" if tick else "0")
             for tick in (n * between for n in range(-count, count + 1))
         ),
         effects={item.key: draw(item) for item in drawn},

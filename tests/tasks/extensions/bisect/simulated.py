@@ -10,7 +10,7 @@ from tasks.diff.decide_noisy import chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.posterior import ObservedRun
-from tasks.extensions.bisect.terms import PairVerdict
+from tasks.records import Decision
 
 TPU = Noise(scale=0.004, df=10)
 GPU = Noise(scale=0.014, df=6)
@@ -30,7 +30,7 @@ class SimulatedTimes:
     ) -> None:
         self.truth, self.draw, self.noise, self.dead = truth, draw, noise, dead
         self.values: dict[int, list[float]] = {}
-        self.known: dict[tuple[object, ...], PairVerdict] = {}
+        self.known: dict[tuple[object, ...], Decision] = {}
 
     def train(self, point: int) -> None:
         self.values.setdefault(point, []).append(self.truth[point] + self.draw())
@@ -52,7 +52,7 @@ class SimulatedTimes:
     def observe(self, point: int) -> list[ObservedRun]:
         return [ObservedRun(point=point, value=value) for value in self.values.get(point, ())]
 
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         sides = [tuple(exp(value) for value in self.values[point][:runs]) for point in (before, after)]
         key = (before, after, len(sides[0]), len(sides[1]), runs, shares)
         if key not in self.known:
@@ -61,7 +61,7 @@ class SimulatedTimes:
             found = decide_noisy(
                 sample, sample, tolerance=TOLERANCES[self.noise], chance=chance_of(cases=shares, look=look)
             )
-            self.known[key] = PairVerdict(verdict=found.verdict, text=found.effect_text, runs_wanted=found.runs_wanted)
+            self.known[key] = Decision(verdict=found.verdict, reason=found.effect_text, runs_wanted=found.runs_wanted)
         return self.known[key]
 
 

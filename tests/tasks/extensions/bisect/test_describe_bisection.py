@@ -6,8 +6,8 @@ from tasks.extensions.bisect.bisected_metric import BisectedMetric
 from tasks.extensions.bisect.describe_bisection import next_words, show_counts, write_headline, write_record
 from tasks.extensions.bisect.points import Span
 from tasks.extensions.bisect.search import NOT_SURE
-from tasks.extensions.bisect.terms import Finish, PairVerdict
-from tasks.records import BisectedPoint, Commit, LedgerEntry
+from tasks.extensions.bisect.terms import Finish
+from tasks.records import BisectedPoint, Commit, Decision, LedgerEntry
 from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef
 
@@ -51,7 +51,7 @@ def test_a_range_has_the_number_of_suspects_and_the_likeliest() -> None:
 )
 def test_numbers_of_a_headline_have_six_digits_at_most(told: str, shown: str) -> None:
     finish = Finish(
-        outcome="found", why="", culprit=1, before=0, pair_verdict=PairVerdict(verdict="regressed", text=told)
+        outcome="found", why="", culprit=1, before=0, pair_verdict=Decision(verdict="regressed", reason=told)
     )
     assert f"Loss, step by step {shown}" in write_headline(finish, make_points(0, 1, 0), "01_base", LOSS)
 
@@ -59,7 +59,7 @@ def test_numbers_of_a_headline_have_six_digits_at_most(told: str, shown: str) ->
 def test_the_headline_has_the_verdict_of_the_comparison_that_it_quotes() -> None:
     told = "differs first at step 3 (8.69 and 8.71); 1.9e-06 lower in steps 15–19"
     for verdict in ("regressed", "changed"):
-        pair = PairVerdict(verdict=verdict, text=told)
+        pair = Decision(verdict=verdict, reason=told)
         finish = Finish(outcome="found", why="", culprit=1, before=0, pair_verdict=pair)
         headline = write_headline(finish, make_points(0, 1, 0), "01_base", LOSS)
         assert f"is the first commit that {verdict} 01_base: Loss" in headline

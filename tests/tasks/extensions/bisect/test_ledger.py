@@ -14,8 +14,7 @@ from tasks.extensions.bisect.bisected_metric import DIED, BisectedMetric, read_m
 from tasks.extensions.bisect.corners import compare_corners, contrast_corners
 from tasks.extensions.bisect.ledger import compile_argv, make_entry, search_ledger, show_size, weigh_commits
 from tasks.extensions.bisect.page import render_ledger
-from tasks.extensions.bisect.terms import PairVerdict
-from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
+from tasks.records import BisectedPoint, Commit, Decision, LedgerEntry, RunPlan
 from tasks.store import open_store
 
 TIME = read_metric("Step time, steady")
@@ -149,8 +148,8 @@ def test_four_corners_separate_code_packages_and_their_interaction() -> None:
 def test_four_corners_without_noise() -> None:
     truth = {0: "a", 1: "a", 2: "b", 3: "b"}
 
-    def compare(before: int, after: int) -> PairVerdict:
-        return PairVerdict(verdict="same" if truth[before] == truth[after] else "changed")
+    def compare(before: int, after: int) -> Decision:
+        return Decision(verdict="same" if truth[before] == truth[after] else "changed", reason="")
 
     found = {one.name: one.verdict for one in compare_corners(compare)}
     assert found == {"code": "same", "packages": "changed", "interaction": "same"}

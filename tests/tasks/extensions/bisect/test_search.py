@@ -11,7 +11,8 @@ import pytest
 
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.search import next_action
-from tasks.extensions.bisect.terms import Finish, Line, PairVerdict, SearchLimits
+from tasks.extensions.bisect.terms import Finish, Line, SearchLimits
+from tasks.records import Decision
 
 spec = importlib.util.spec_from_file_location("simulated", Path(__file__).parent / "simulated.py")
 assert spec is not None
@@ -46,10 +47,10 @@ class ExactJudge:
     def observe(self, point: int) -> list[Any]:
         raise AssertionError("an exact metric has no levels")
 
-    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> PairVerdict:
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         left, right = self.truth[before], self.truth[after]
-        return PairVerdict(
-            verdict="same" if left == right else "regressed" if right > left else "improved", text=left + right
+        return Decision(
+            verdict="same" if left == right else "regressed" if right > left else "improved", reason=left + right
         )
 
 

@@ -81,7 +81,7 @@ def test_two_commits_are_compared_by_their_differences_to_good() -> None:
     judge = make_judge({2: [make_run(0.10)], 5: [make_run(0.155)]})
     found = judge.compare(2, 5)
     assert found.effect == pytest.approx(0.05)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < 0.05 - HALF < 0.05 + HALF < found.high  # wider than either
+    assert found.effect_low is not None
+    assert found.effect_high is not None
+    assert found.effect_low < 0.05 - HALF < 0.05 + HALF < found.effect_high  # wider than either
     assert found.verdict == "regressed"

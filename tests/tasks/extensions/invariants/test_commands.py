@@ -7,9 +7,10 @@ import pytest
 
 from configs.errors import ConfigError
 from tasks.extensions.invariants.evaluate_twins import evaluate_twins
+from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.make_record import find_first, make_record
 from tasks.extensions.invariants.twin_files import read_twin
-from tasks.extensions.invariants.twin_plans import TwinPair, TwinRequest, command_of, plan_twins
+from tasks.extensions.invariants.twin_plans import TwinPair, command_of, plan_twins
 from tasks.records.observation import Root, TensorComparison
 
 PROGRAM = """
@@ -54,7 +55,7 @@ folder: FOLDER
 left: [--batch, "8", --accumulate, "1"]
 right: [--batch, "4", --accumulate, "2"]
 """
-REQUEST = TwinRequest(trainer="command")
+REQUEST = InvariantsOptions(trainer="command")
 
 
 def write(folder: Path, program: str = PROGRAM) -> Path:
@@ -65,7 +66,7 @@ def write(folder: Path, program: str = PROGRAM) -> Path:
     return path
 
 
-def plan(path: Path, request: TwinRequest = REQUEST) -> TwinPair:
+def plan(path: Path, request: InvariantsOptions = REQUEST) -> TwinPair:
     (pair,), _ = plan_twins(request, [read_twin(path)], path.parent / "out")
     return pair
 
@@ -82,11 +83,11 @@ def test_a_changed_program_is_recorded_again(tmp_path: Path) -> None:
 
 def test_the_python_is_named_and_packages_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path)
-    named = plan(path, TwinRequest(trainer="command", software=("/mine/bin/python",)))
+    named = plan(path, InvariantsOptions(trainer="command", software=("/mine/bin/python",)))
     assert named.plans is not None
     assert named.plans[0].argv[:2] == ("/mine/bin/python", "train.py")
     with pytest.raises(ConfigError, match="name one Python"):
-        plan(path, TwinRequest(trainer="command", software=("jax==0.9.2",)))
+        plan(path, InvariantsOptions(trainer="command", software=("jax==0.9.2",)))
 
 
 def test_the_next_command_names_the_file(tmp_path: Path) -> None:

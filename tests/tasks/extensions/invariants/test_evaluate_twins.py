@@ -9,8 +9,9 @@ import pytest
 from tasks.experiments.inside.recorded_step import RecordedStep
 from tasks.extensions.invariants import evaluate_twins as evaluating
 from tasks.extensions.invariants.evaluate_twins import NO_KERNEL, compare_recorded, evaluate_twins, sides_of_pair
+from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.twin_files import load_twins
-from tasks.extensions.invariants.twin_plans import TwinRequest, plan_twins
+from tasks.extensions.invariants.twin_plans import plan_twins
 
 
 def test_the_kernel_of_another_device_is_no_fault_of_a_version() -> None:
@@ -29,7 +30,7 @@ def test_an_interrupt_ends_the_recordings(monkeypatch: pytest.MonkeyPatch, tmp_p
     def press(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    pairs, _ = plan_twins(TwinRequest(cases=("01_base", "07_mla", "06_moe")), load_twins(("scan",)), tmp_path)
+    pairs, _ = plan_twins(InvariantsOptions(cases=("01_base", "07_mla", "06_moe")), load_twins(("scan",)), tmp_path)
     monkeypatch.setattr(evaluating, "record_sides", record)
     monkeypatch.setattr(evaluating, "wait", press)
     with pytest.raises(KeyboardInterrupt):
@@ -41,7 +42,7 @@ def test_an_interrupt_ends_the_recordings(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.long
 def test_a_pair_is_recorded_once_and_a_fault_in_it_is_found(tmp_path: Path) -> None:
     short = ("max_target_length=16",)
-    (pair,), _ = plan_twins(TwinRequest(overrides=short), load_twins(("mesh-fsdp",)), tmp_path)
+    (pair,), _ = plan_twins(InvariantsOptions(overrides=short), load_twins(("mesh-fsdp",)), tmp_path)
     (same,) = evaluate_twins([pair], tmp_path)
     assert (same.answer, same.results > 30) == ("same", True), same.sentence
     sides = sides_of_pair(pair, tmp_path)

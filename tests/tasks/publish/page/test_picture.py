@@ -31,10 +31,10 @@ def timed(record: ComparisonRecord, steps: int) -> ComparisonRecord:
 def test_the_first_step_is_left_out_and_both_arms_are_drawn(record_002: ComparisonRecord) -> None:
     picture = draw_picture(timed(record_002, 20))
     assert picture is not None
-    assert [line.side for line in picture.lines] == ["baseline", "candidate"]
+    assert [side for side, _ in picture.lines] == ["baseline", "candidate"]
     assert picture.steps == (1, 19)
     assert picture.ends[1] == "102 ms"  # 100 ms and a tenth of the range above it
-    heights = [{float(point.split(",")[1]) for point in line.path[1:].split("L")} for line in picture.lines]
+    heights = [{float(point.split(",")[1]) for point in path[1:].split("L")} for _, path in picture.lines]
     assert min(heights[0]) > max(heights[1])  # slower is higher
 
 
@@ -45,7 +45,7 @@ def test_a_long_curve_keeps_its_extremes(record_002: ComparisonRecord) -> None:
     spiked = record.curves[1].model_copy(update={"values": tuple(values)})
     picture = draw_picture(record.model_copy(update={"curves": (record.curves[0], spiked)}))
     assert picture is not None
-    points = [tuple(map(float, point.split(","))) for point in picture.lines[1].path[1:].split("L")]
+    points = [tuple(map(float, point.split(","))) for point in picture.lines[1][1][1:].split("L")]
     assert len(points) <= 2 * STRETCHES
     assert sum(y < 20 for _, y in points) == 1
     assert all(a[0] <= b[0] for a, b in pairwise(points))
@@ -129,7 +129,7 @@ def test_losses_that_nearly_agree_are_drawn_as_their_difference(
     update = {"rows": (row,), "verdict": "changed", "findings": (), "curves": tuple(losses)}
     picture = draw_picture(record_002.model_copy(update=update))
     assert picture is not None
-    assert (picture.title, [line.side for line in picture.lines]) == ("loss: candidate − baseline", ["candidate"])
+    assert (picture.title, [side for side, _ in picture.lines]) == ("loss: candidate − baseline", ["candidate"])
     values = tuple(value and 2 * value for value in losses[1].values)
     far = (losses[0], losses[1].model_copy(update={"values": values}))
     picture = draw_picture(record_002.model_copy(update=update | {"curves": far}))

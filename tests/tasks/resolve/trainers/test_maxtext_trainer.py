@@ -17,8 +17,9 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.floors import floors_of
 from tasks.diff.suggested_commands import options_of_arms
+from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.twin_files import load_twins
-from tasks.extensions.invariants.twin_plans import TwinRequest, plan_twins
+from tasks.extensions.invariants.twin_plans import plan_twins
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
@@ -344,7 +345,7 @@ def test_a_missing_maxtext(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_twins_of_a_release_without_linen_are_written_in_nnx(make_python: MakePython, tmp_path: Path) -> None:
-    request = TwinRequest(trainer="maxtext", software=(str(make_python("0.2.5", linen=False)),))
+    request = InvariantsOptions(trainer="maxtext", software=(str(make_python("0.2.5", linen=False)),))
     (pair,), _ = plan_twins(request, load_twins(("scan",)), tmp_path)
     assert pair.plans is not None, pair.why_not
     assert [words_of(plan)["scan_layers"] for plan in pair.plans] == ["true", "false"]
