@@ -27,7 +27,7 @@ from tasks.experiments.same_function import compare_functions
 from tasks.experiments.stand_in import find_stand_ins
 from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import job
-from tasks.launch.job import LaunchedRun
+from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, rejoin_attempts, watch
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.publish.markdown.elements import artifact_key

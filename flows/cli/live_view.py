@@ -20,8 +20,7 @@ from rich.table import Column
 from rich.text import Text
 
 from flows.cli.byte_progress import ReadLines
-from tasks.launch.backend import Restarted
-from tasks.launch.job import LaunchedRun
+from tasks.launch.backend import LaunchedRun, Restarted
 from tasks.launch.logs import LogLine
 from tasks.publish.content.compared_code import describe_planned_code
 from tasks.publish.content.page_address import PublishedPage

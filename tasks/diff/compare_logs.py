@@ -15,7 +15,7 @@ from tasks.diff.noise import MIN_PAIRS, Past
 from tasks.diff.same_code import IMPLEMENTATIONS
 from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
-from tasks.ingest.run_record import with_cause, with_place
+from tasks.ingest.log_causes import with_cause, with_place
 from tasks.metrics.compute_facts import with_facts
 from tasks.records import ComparisonRecord, NextStep, RunRecord
 from tasks.resolve.arm_config import find_unfit_cases

@@ -5,10 +5,13 @@ A job executes one planned run: a process on this machine, or a workload on a cl
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from configs.backends import find_part
 from configs.frozen import Frozen
-from tasks.records import DeathKind, JobCause, RunPlan
+from tasks.records import DeathKind, JobCause, RunHandle, RunPlan
 from tasks.store import RunDirectory
 
 # The log line about a job that was ended from outside: by the platform, a user or a time limit. The run's record is
@@ -86,3 +89,28 @@ class Launcher(NamedTuple):
     death_kinds: Mapping[str, DeathKind]  # type of a JobCause → kind of death
     # plan, run folder → the text that `launch` would submit; raises LaunchError. None: the backend submits no text.
     manifest: Callable[[RunPlan, RunDirectory], str] | None = None
+
+
+@dataclass(frozen=True)
+class LaunchedRun:
+    """A run whose job was started or found: its plan, folder and handle."""
+
+    plan: RunPlan
+    directory: RunDirectory
+    handle: RunHandle  # of the attempt that was started or found; a later restart writes a new handle into the folder
+
+    @property
+    def checkpoints(self) -> Path | None:
+        """The folder of the run's checkpoints; None if the run saves none in Orbax's format."""
+        return self.directory.checkpoints_of(self.plan)
+
+
+def launcher_of(backend: str) -> Launcher:
+    """Return the launcher of the backend of this name. Raises ValueError for an unknown name."""
+    launcher: Launcher = find_part(backend, "launcher")
+    return launcher
+
+
+def backend_of(name: str) -> Backend[Any]:
+    """Return the backend of this name. Raises LaunchError if its libraries are not installed."""
+    return launcher_of(name).load()

@@ -6,17 +6,15 @@ checkpoint, as a proof that both arms save the same state.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from etils import epath
 
-from configs.backends import BACKENDS, find_part, settings_model
+from configs.backends import BACKENDS, settings_model
 from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.trainers import trainer_class
-from tasks.launch.backend import WITHOUT, Backend, Launcher, LaunchError, Restarted
+from tasks.launch.backend import WITHOUT, LaunchedRun, LaunchError, Restarted, backend_of, launcher_of
 from tasks.launch.patience import retry_outages
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
@@ -28,31 +26,6 @@ from tasks.verify.layout import TMP_MARK
 
 POLL_S = 0.2  # between checks of the lock, the log or the job
 LOCK = ".launch"  # file in the run's folder
-
-
-@dataclass(frozen=True)
-class LaunchedRun:
-    """A run whose job was started or found: its plan, folder and handle."""
-
-    plan: RunPlan
-    directory: RunDirectory
-    handle: RunHandle  # of the attempt that was started or found; a later restart writes a new handle into the folder
-
-    @property
-    def checkpoints(self) -> Path | None:
-        """The folder of the run's checkpoints; None if the run saves none in Orbax's format."""
-        return self.directory.checkpoints_of(self.plan)
-
-
-def launcher_of(backend: str) -> Launcher:
-    """Return the launcher of the backend of this name. Raises ValueError for an unknown name."""
-    launcher: Launcher = find_part(backend, "launcher")
-    return launcher
-
-
-def backend_of(name: str) -> Backend[Any]:
-    """Return the backend of this name. Raises LaunchError if its libraries are not installed."""
-    return launcher_of(name).load()
 
 
 def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tasks.launch.job import LaunchedRun
+from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import Bisection, CheckpointProof, ComparisonRecord, RunPlan

@@ -17,7 +17,7 @@ from prefect import get_run_logger
 from prefect.runtime import flow_run
 
 from tasks.launch import job
-from tasks.launch.job import LaunchedRun
+from tasks.launch.backend import LaunchedRun
 from tasks.launch.owners import find_heir, own, turn_of
 from tasks.records import RunHandle, RunPlan, RunRecord
 from tasks.services.events import EVENTS, Launched, Reused, Stopping, Troubled, Waits

@@ -7,7 +7,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from tasks.extensions.cross_restore.cross_maxtext import find_source_plan, restore_across
-from tasks.launch.job import LaunchedRun
+from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import read_exit_code
 from tasks.records import RunPlan
 

@@ -10,16 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.ingest.run_record import (
-    adopt_run,
-    build_record,
-    find_end,
-    read_metrics,
-    read_run_log,
-    with_cause,
-    with_full_disk,
-    with_place,
-)
+from tasks.ingest.log_causes import find_end, with_cause, with_place
+from tasks.ingest.run_record import adopt_run, build_record, read_metrics, read_run_log, with_full_disk
 from tasks.records import CheckpointProof, CodeVersion, LogError, RunPlan, RunReading
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run

@@ -13,7 +13,7 @@ from configs.backends import BACKENDS
 from configs.comparison import Target, load_target
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
-from tasks.ingest.run_record import find_platform_cause
+from tasks.ingest.log_causes import find_platform_cause
 from tasks.launch import job
 from tasks.launch.backend import CAUSE_LINE, LaunchError
 from tasks.launch.job import find_obstacles

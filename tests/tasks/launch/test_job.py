@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from configs.read import CONFIG_ROOT, read_yaml
 from tasks.launch import supervise
-from tasks.launch.backend import LaunchError
-from tasks.launch.job import LaunchedRun, launch_or_attach
+from tasks.launch.backend import LaunchedRun, LaunchError
+from tasks.launch.job import launch_or_attach
 from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log

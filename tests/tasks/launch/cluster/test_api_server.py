@@ -13,8 +13,7 @@ from access import RUNNER, SECOND  # of the stand-in
 
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
-from tasks.launch.backend import LaunchError, Restarted
-from tasks.launch.job import LaunchedRun
+from tasks.launch.backend import LaunchedRun, LaunchError, Restarted
 from tasks.launch.logs import watch
 from tasks.records import RunPlan
 from tasks.scrape import scrape_run

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from configs.environment import PASSED_ON
-from tasks.ingest.run_record import build_record, with_cause
+from tasks.ingest.log_causes import with_cause
+from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.backend import LaunchError, Restarted
 from tasks.launch.cluster.handle import ClusterHandle

@@ -10,8 +10,7 @@ import pytest
 from configs.comparison import load_target
 from tasks.ingest.run_record import read_run_log as build_tables
 from tasks.launch import job
-from tasks.launch.backend import Restarted
-from tasks.launch.job import LaunchedRun
+from tasks.launch.backend import LaunchedRun, Restarted
 from tasks.launch.slurm.settings import Slurm
 from tasks.records import RunPlan
 from tasks.store import RunDirectory

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.ingest.run_record import build_record, find_platform_cause, read_run_log
+from tasks.ingest.log_causes import find_platform_cause
+from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
 from tasks.launch.slurm.jobs import name_job, with_job
