@@ -8,6 +8,8 @@ from typing import Literal
 from configs.errors import ConfigError, suggest
 from configs.read import CONFIG_ROOT
 
+BLESSED = "blessed"  # in place of a ref of the first arm: the runs in configs/baselines; the arm is not trained
+
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
 SINGULAR: Mapping[Kind, str] = {
     "cases": "case",

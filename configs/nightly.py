@@ -11,11 +11,11 @@ from configs.comparison import MAX_REPEATS, Count, Name, Named, find_missing, lo
 from configs.errors import ConfigError, Problems, suggest
 from configs.frozen import Frozen
 from configs.load import explain_errors
+from configs.names import BLESSED
 from configs.read import CONFIG_ROOT, origin_of, read_duration, read_yaml, to_python
 
 FILE = "nightly.yml"
 PREVIOUS = "previous"  # value of `baseline`: the commit that the last nightly compared
-BLESSED = "blessed"  # value of `baseline`: the runs in configs/baselines; the first arm is not trained
 DEFAULT = "default"  # key in `owners`: the owner of all other cases
 
 Text = Annotated[str, Field(min_length=1)]

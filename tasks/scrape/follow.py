@@ -3,7 +3,7 @@
 from typing import Any
 
 from tasks.records import CheckpointCommitted, CheckpointStarted, LogEvent, RunEnded, StepCompleted, decide_fate
-from tasks.scrape.dialects import DIALECTS, recognise
+from tasks.scrape.dialects import MAXTEXT, recognise
 from tasks.scrape.dialects.dialect import Match
 from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.read_log import RunBuilder
@@ -53,7 +53,7 @@ class LogFollower:
             return []
         if self._builder is None or not self._builder.table.seen:
             text, before = self._data[self._searched : end], self._builder and self._builder.dialect
-            dialect = recognise(text) or (DIALECTS[-1].load() if last else None)
+            dialect = recognise(text) or (MAXTEXT.load() if last else None)
             if dialect is not None and (before is None or (dialect is not before and dialect.row in text)):
                 # a dialect with a row replaces a recognised dialect without rows
                 self._builder = RunBuilder(dialect, live=True)

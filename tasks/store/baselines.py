@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from configs.nightly import BLESSED
+from configs.names import BLESSED
 from configs.read import CONFIG_ROOT
 from tasks.records import Baseline
 from tasks.store.atomic import StoreError, write_atomically

@@ -24,6 +24,7 @@ prints blanks: they change no digit;
 Values that the reading attributes to other lines must be in the text (`_not_said`).
 """
 
+import json
 import math
 import re
 from collections.abc import Iterator, Set
@@ -33,7 +34,7 @@ from functools import partial
 import polars as pl
 
 from tasks.publish.page.log_lines import lines_of
-from tasks.publish.terminal.scrape_output import reading_to_json
+from tasks.publish.terminal.scrape_output import json_text
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape_text
 from tasks.scrape.window import slices
@@ -59,7 +60,7 @@ def texts_in(data: bytes) -> list[bytes]:
 
 def judge(written: Written, data: bytes, reading: LogReading) -> Iterator[str]:
     """The problems of a reading of damaged and wrapped data."""
-    reading_to_json(reading)
+    json.loads("".join(json_text(reading)))
     # a page's logs are read without unwrapping: a colour code there is damage
     texts = texts_in(data) if reading.page is None else [data]
     if len(texts) != len(reading.runs):

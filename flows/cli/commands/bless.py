@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from configs.nightly import BLESSED
+from configs.names import BLESSED
 from flows.cli.commands.common_options import DEFAULT_OUT, Case, Out
 
 

@@ -15,7 +15,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from configs.comparison import load_comparison
-from configs.nightly import BLESSED
+from configs.names import BLESSED
 from configs.trainers import trainer_class
 from flows.compare import compare_cases
 from flows.extensions.bisect.flow import bisect

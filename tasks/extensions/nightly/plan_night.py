@@ -12,8 +12,8 @@ from pathlib import Path
 from configs.comparison import MAX_REPEATS, Arm, Comparison, load_comparison, load_target
 from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides
-from configs.names import find, list_names
-from configs.nightly import BLESSED, PREVIOUS, Nightly, NightlyComparison, load_nightly
+from configs.names import BLESSED, find, list_names
+from configs.nightly import PREVIOUS, Nightly, NightlyComparison, load_nightly
 from configs.read import CONFIG_ROOT, read_duration
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.compare_nights import find_night_before

@@ -98,12 +98,6 @@ def _show_run(console: Console, run: RunReading) -> None:
     console.print()
 
 
-def reading_to_json(reading: LogReading) -> dict[str, Any]:
-    """Return the reading as dicts and lists; absent values become None, NaN "nan", infinities "inf" or "-inf"."""
-    document: dict[str, Any] = json.loads("".join(json_text(reading)))
-    return document
-
-
 def json_text(reading: LogReading) -> Iterator[str]:
     """Yield the reading's JSON text in pieces, so that the text of a large table is never completely in memory."""
     yield f'{{\n"format": {json.dumps(reading.format)},\n"runs": ['

@@ -50,6 +50,7 @@ DIALECTS = (
         ),
     ),
 )  # fmt: skip
+MAXTEXT = DIALECTS[-1]
 
 
 def recognise(text: bytes) -> "LogDialect | None":

@@ -1,7 +1,7 @@
 """Defines `LogDialect`, a trainer's log format, and `EventCollector`, which collects lines that are not rows.
 
 A row is the line of a step. A log is read in overlapping parts, the windows. To add a dialect, write a
-`LogDialect` and list it in `dialects/__init__.py`.
+`LogDialect` and its `DialectMark` in `dialects/__init__.py`.
 """
 
 import re

@@ -6,8 +6,7 @@ A MaxView page compares the logs of two arms (versions of the trainer) in one ca
 import re
 
 from configs.frozen import Frozen
-from tasks.scrape.dialects import recognise
-from tasks.scrape.dialects.maxtext.rows import HEAD
+from tasks.scrape.dialects import MAXTEXT, recognise
 from tasks.scrape.window import Chunks, LogFormatError, text_of
 from tasks.scrape.wrappings.unpack import head_of
 
@@ -120,9 +119,9 @@ def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
 
 def is_guide(data: bytes) -> bool:
     """Whether a text is Markdown whose step lines are all in fenced code blocks."""
-    blocks = fenced_blocks(data)
-    inside = sum(len(HEAD.findall(data, begin, end)) for begin, end in blocks)
-    return inside > 0 and inside == len(HEAD.findall(data))
+    blocks, head = fenced_blocks(data), MAXTEXT.load().head
+    inside = sum(len(head.findall(data, begin, end)) for begin, end in blocks)
+    return inside > 0 and inside == len(head.findall(data))
 
 
 def fenced_blocks(data: bytes) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.publish.page.log_lines import stream_lines
-from tasks.publish.terminal.scrape_output import reading_to_json
+from tasks.publish.terminal.scrape_output import json_text
 from tasks.records import LogReading, RunReading
 from tasks.scrape import scrape
 
@@ -229,5 +229,5 @@ def test_guide(seeds: Path) -> None:
 
 def test_json_is_strict(readings: dict[str, LogReading]) -> None:
     for reading in readings.values():
-        again = json.loads(json.dumps(reading_to_json(reading), allow_nan=False))
+        again = json.loads("".join(json_text(reading)), parse_constant=pytest.fail)
         assert [run["name"] for run in again["runs"]] == [run.name for run in reading.runs]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.publish.terminal.scrape_output import json_text, reading_to_json, show_reading
+from tasks.publish.terminal.scrape_output import json_text, show_reading
 from tasks.scrape import scrape_text
 
 LOG = """\
@@ -40,7 +40,7 @@ def test_keys_and_missing_values(logs: Any) -> None:
         "completed step: 2, seconds: 0.200, loss: nan",
         logs.step(3).replace("loss: 8.125", "loss: inf", 1),
     ]
-    document = json.loads(json.dumps(reading_to_json(scrape_text(logs.framed(*lines), name="x")), allow_nan=False))
+    document = json.loads("".join(json_text(scrape_text(logs.framed(*lines), name="x"))), parse_constant=pytest.fail)
     assert document["format"] == "maxtext"
     (run,) = document["runs"]
     keys = (
@@ -65,7 +65,7 @@ def test_the_error_of_a_run_that_died(logs: Any) -> None:
     data = logs.framed(
         "Traceback (most recent call last):", '  File "x.py", line 1, in <module>', "ValueError: no", code=1
     )
-    (run,) = reading_to_json(scrape_text(data, name="x"))["runs"]
+    (run,) = json.loads("".join(json_text(scrape_text(data, name="x"))))["runs"]
     place = {"line": 4, "offset": data.index(b"ValueError")}
     assert run["error"] == {"type": "ValueError", "message": "no", **place, "kind": "other", "why": "", "detail": ""}
     assert run["fate"] == "other"
