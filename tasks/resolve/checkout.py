@@ -122,10 +122,9 @@ def check_checkout(checkout: str, sha: str) -> None:
         )
 
 
-def prune_checkouts(cache: Path, *, now: float | None = None) -> list[Path]:
+def prune_checkouts(cache: Path) -> list[Path]:
     """Remove checkouts unused for KEPT_S and unfinished checkouts older than UNFINISHED_S; return their folders."""
-    now = time.time() if now is None else now
-    removed = []
+    now, removed = time.time(), []
     for folder in sorted((cache / FOLDER).glob("*")) + sorted((cache / FOLDER).glob(".*-*")):
         limit = UNFINISHED_S if folder.name.startswith(".") else KEPT_S
         if folder.is_dir() and now - folder.stat().st_mtime > limit:

@@ -2,7 +2,6 @@
 
 import os
 import warnings
-from collections.abc import MutableMapping
 
 SETTINGS = {
     # disable telemetry of server and client
@@ -27,12 +26,12 @@ SETTINGS = {
 }
 
 
-def set_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set each of SETTINGS that `environment` does not contain, and hide a warning of Prefect.
+def set_defaults() -> None:
+    """Set each of SETTINGS that the environment does not contain, and hide a warning of Prefect.
 
     Must be called before Prefect is imported.
     """
     for key, value in SETTINGS.items():
-        environment.setdefault(key, value)
+        os.environ.setdefault(key, value)
     # the embedded server's error message reports this problem with a remedy
     warnings.filterwarnings("ignore", message="Failed to create the Prefect home directory")

@@ -70,7 +70,6 @@ def find_series(
     history: pl.DataFrame,
     *,
     case: str | None = None,
-    metrics: Sequence[str] = (),
     target: str | None = None,
     since: datetime | None = None,
 ) -> list[Series]:
@@ -85,8 +84,6 @@ def find_series(
         chosen = chosen.filter(pl.col("case") == case)
     if target is not None:
         chosen = chosen.filter(pl.col("target") == target)
-    if metrics:
-        chosen = chosen.filter(pl.col("metric").is_in(list(metrics)))
     if since is not None:
         chosen = chosen.filter(pl.col("time") >= since)
     sides = (

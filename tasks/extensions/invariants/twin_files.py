@@ -125,22 +125,22 @@ def count_devices(values: Mapping[str, Any]) -> int:
     return product
 
 
-def list_twins(*, root: Path = CONFIG_ROOT) -> tuple[str, ...]:
+def list_twins() -> tuple[str, ...]:
     """Return the names of the twins that maxview has."""
-    return tuple(sorted(path.stem for path in (root / FOLDER).glob("*.yml")))
+    return tuple(sorted(path.stem for path in (CONFIG_ROOT / FOLDER).glob("*.yml")))
 
 
-def load_twins(names: Sequence[str] = (), *, root: Path = CONFIG_ROOT) -> tuple[Twin, ...]:
+def load_twins(names: Sequence[str] = ()) -> tuple[Twin, ...]:
     """Return twins by name, or from files of the user (a path ending in .yml); without names, all that maxview has.
 
     Raises ConfigError with every problem: file, line and remedy.
     """
-    known, problems, found = list_twins(root=root), Problems(), []
+    known, problems, found = list_twins(), Problems(), []
     for name in dict.fromkeys(names or known):
         if name.endswith((".yml", ".yaml")):
             path = Path(name)
         elif name in known:
-            path = root / FOLDER / f"{name}.yml"
+            path = CONFIG_ROOT / FOLDER / f"{name}.yml"
         else:
             there = f"there are: {', '.join(known)}; or name a file: ./mine.yml"
             problems.lines.append(f"unknown twin '{name:.80}'{suggest(name, known)}; {there}")

@@ -58,10 +58,10 @@ def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = C
     raise StoreError(f"{store.files.root}: a thousand nights on {day.isoformat()}: remove some of {FOLDER}/")
 
 
-def check_night(request: NightOptions, *, root: Path = CONFIG_ROOT) -> None:
+def check_night(request: NightOptions) -> None:
     """Check the options and every name in them, without reading a repository. Raises ConfigError with every problem."""
     problems = Problems()
-    _check_names(request, problems, root)
+    _check_names(request, problems, CONFIG_ROOT)
     problems.raise_any()
 
 

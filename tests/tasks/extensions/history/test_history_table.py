@@ -208,7 +208,7 @@ def test_each_branch_has_its_own_series_and_dead_runs_have_none(store: Store, ni
 
     for day, branch in ((1, "feat/a"), (2, "feat/b"), (3, "feat/a")):
         append_comparison(of_branch(night(day), branch), store)
-    found = find_series(load_history(store.files), metrics=["step_time_s"])
+    found = [one for one in find_series(load_history(store.files)) if one.metric == "step_time_s"]
     assert [(series.pair, len(series.nights)) for series in found] == [("linen → feat/a", 2), ("linen → feat/b", 1)]
     record = night(4)
     alive, other = read_runs(record, store)
