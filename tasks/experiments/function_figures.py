@@ -80,11 +80,14 @@ def _find_broken(states: Iterable[Mapping[str, Any]]) -> str:
     """Return a sentence about the first result that is no number; empty if all are."""
     for state in states:
         for row in _compared(state["results"]):
-            name = name_result(row["role"], row["meaning"])
             if row["norm"] is None or row["float64"] is None:
-                return f"{name} is NaN or infinite in float64 at {state['state']}"
-            if row["as_run"] is None:
-                return f"{name} is NaN or infinite as run at {state['state']}"
+                how, arm = "in float64", "baseline" if row["norm"] is None else "candidate"
+            elif row["as_run"] is None:
+                how, arm = "as run", "baseline" if row["rounding"][0] is None else "candidate"
+            else:
+                continue
+            name = name_result(row["role"], row["meaning"])
+            return f"{name} of the {arm} is NaN or infinite {how} at {state['state']}"
     return ""
 
 

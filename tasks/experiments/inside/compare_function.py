@@ -11,6 +11,8 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ import numpy as np
 from tasks.experiments.inside.match import ArrayOrigin, find_layer_axes, match
 from tasks.experiments.inside.recorded_step import RecordedStep, Slot, mlir_context
 from tasks.experiments.inside.run_program import RunnableProgram
-from tasks.experiments.inside.widen import NoFunction, as_run, widen_program
+from tasks.experiments.inside.widen import as_run, widen_program
 
 CHAINED = 3  # steps from the first arguments; at a warm-up's step 0 the learning rate is 0
 DRAWS = 2  # number of perturbed chains
@@ -48,7 +50,12 @@ class PreparedArm:
         self.step, self.first, self.batches = step, list(first), batches
         with mlir_context():
             plain, wide = as_run(step.text), widen_program(step.text)
-        self.plain, self.wide = RunnableProgram(plain, step.devices), RunnableProgram(wide, step.devices, quickly=True)
+        with ThreadPoolExecutor(2) as pool:  # the compiler does not hold Python's lock
+            both = (
+                pool.submit(RunnableProgram, plain, step.devices),
+                pool.submit(RunnableProgram, wide, step.devices, quickly=True),
+            )
+        self.plain, self.wide = (one.result() for one in both)
 
     def chain(self, program: RunnableProgram, arguments: Sequence[Any], *, longer: float = 0.0) -> Iterator[list[Any]]:
         """Yield the results of each step, each from the state after the step before and its own batch.
@@ -71,7 +78,10 @@ class PreparedArm:
 
 def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dict[str, Any]:
     """Return the measured differences. Raises ValueError with a sentence if the steps cannot be compared."""
-    steps = read_step("baseline", settings.baseline), read_step("candidate", settings.candidate)
+    with naming("baseline"):
+        step = RecordedStep(Path(settings.baseline))
+    with naming("candidate"):
+        steps = step, RecordedStep(Path(settings.candidate))
     sources = match(steps[0].inputs, steps[1].inputs)
     unmatched = _unmatched(steps, sources)
     lost = [
@@ -82,7 +92,8 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
             f"the baseline has no counterpart of the candidate's {', '.join(lost[:3])}: their states differ"
         )
     say("compiling both steps, as they are and in float64")
-    baseline = PreparedArm(steps[0], steps[0].first, steps[0].batch)
+    with naming("baseline"):
+        baseline = PreparedArm(steps[0], steps[0].first, steps[0].batch)
 
     def batches(number: int) -> dict[int, Any]:
         theirs = [*steps[0].first]
@@ -93,7 +104,8 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
 
     first = [source.take(steps[0].first) if source else steps[1].first[n] for n, source in enumerate(sources)]
     first = [one.astype(like.dtype) for one, like in zip(first, steps[1].first, strict=True)]
-    candidate = PreparedArm(steps[1], first, batches)
+    with naming("candidate"):
+        candidate = PreparedArm(steps[1], first, batches)
     outputs = match(steps[0].outputs, steps[1].outputs)
     say(f"running {CHAINED} steps of each")
     states = []
@@ -120,10 +132,11 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     return found
 
 
-def read_step(arm: str, folder: str) -> RecordedStep:
-    """Return an arm's recorded step. Raises ValueError with the arm's name."""
+@contextmanager
+def naming(arm: str) -> Iterator[None]:
+    """Put an arm's name before the sentence of a ValueError."""
     try:
-        return RecordedStep(Path(folder))
+        yield
     except ValueError as error:
         raise ValueError(f"{arm}: {error}") from error
 
@@ -284,8 +297,10 @@ def main(argv: Sequence[str]) -> int:
     settings = FunctionSettings(**json.loads(Path(argv[0]).read_text(encoding="utf-8")))
     try:
         found = compare_steps(settings, lambda text: print(f"progress: {text}", file=sys.stderr, flush=True))
-    except (ValueError, NoFunction) as error:
+    except ValueError as error:
         found = {"error": str(error)}
+    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+        found = {"error": f"the steps cannot be run here: {str(error).partition(chr(10))[0] or 'memory ran out'}"}
     found |= {"seconds": time.monotonic() - began, "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
     Path(argv[1]).write_text(json.dumps(found), encoding="utf-8")
     return 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import ml_dtypes
 import numpy as np
@@ -60,12 +61,12 @@ class RecordedStep:
             self.text = gzip.decompress((folder / PROGRAM).read_bytes()).decode()
             self.record: dict[str, Any] = json.loads((folder / OBSERVATION).read_text(encoding="utf-8"))
             stored = np.load(folder / ARGUMENTS, allow_pickle=False)
+            self._stored = {key.partition("|")[2]: stored[key] for key in stored.files}
         except FileNotFoundError as error:
             what = "its program was not kept" if str(error.filename).endswith(PROGRAM) else "the step was not recorded"
             raise ValueError(f"{what} ({Path(error.filename).name} is missing)") from error
-        except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        except (OSError, EOFError, ValueError, zlib.error, BadZipFile) as error:
             raise ValueError(f"the recorded step cannot be read: {error}") from error
-        self._stored = {key.partition("|")[2]: stored[key] for key in stored.files}
         self.names = list(self._stored)
         with mlir_context():
             module = parse_program(self.text)

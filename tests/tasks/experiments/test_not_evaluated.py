@@ -64,6 +64,20 @@ def test_a_program_that_this_jax_cannot_parse(compare: Compare) -> None:
     assert found.sentence == "not evaluated: baseline: the program cannot be parsed by this JAX"
 
 
+def test_arguments_that_are_damaged(compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive lost its end, as on a full disk."""
+    write = np.savez
+
+    def damage(file: Path, **arrays: Any) -> None:
+        write(file, **arrays)
+        file.write_bytes(file.read_bytes()[:-30])
+
+    monkeypatch.setattr(np, "savez", damage)
+    assert compare("module {}").sentence == (
+        "not evaluated: baseline: the recorded step cannot be read: File is not a zip file"
+    )
+
+
 def test_too_little_memory_is_said_before_with_its_size(compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
     """A state of 2^27 floats takes 1 GiB in float64, and twelve such arrays exist at once."""
     memory = SimpleNamespace(virtual_memory=lambda: SimpleNamespace(available=6 << 30))
