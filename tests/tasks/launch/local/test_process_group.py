@@ -24,8 +24,7 @@ from tasks.launch.logs import open_locked
 from tasks.launch.processes import members
 from tasks.records import RunPlan
 from tasks.store import RunDirectory, StoreError
-
-from .conftest import wait_for
+from tests.tasks.launch.conftest import wait_for
 
 type Start = Callable[..., LocalHandle]
 type MakePlan = Callable[..., RunPlan]

@@ -15,7 +15,7 @@ import pytest
 
 from flows.cli.app import COMMANDS, EXAMPLES, app, call_command
 
-PYPROJECT = Path(__file__).parent.parent.parent / "pyproject.toml"
+PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +138,7 @@ def test_resolve_shows_where_a_value_was_set(capsys: pytest.CaptureFixture[str])
     lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert lines["steps"][0] == "7"
     assert lines["max_target_length"][:2] == ["128", "configs/cases/03_dropout.yml:4"]
-    root = Path(__file__).parent.parent.parent
+    root = Path(__file__).parents[3]
     assert "max_target_length" in (root / "configs/cases/03_dropout.yml").read_text().splitlines()[3]
 
 
@@ -166,7 +166,7 @@ def test_resolve_shows_the_selected_attention_and_its_reason(
 def test_cases_lists_all_cases_and_targets(capsys: pytest.CaptureFixture[str]) -> None:
     assert call_command(["cases"]) == 0
     shown = capsys.readouterr().out
-    for path in (Path(__file__).parent.parent.parent / "configs" / "cases").glob("*.yml"):
+    for path in (Path(__file__).parents[3] / "configs" / "cases").glob("*.yml"):
         assert path.stem in shown
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tasks.services.server import EmbeddedServer, ServerError, answers
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 START = "import sys; from flows.cli.start import main; sys.argv[1:] = {words}; {before}; main()"
 
 
