@@ -22,6 +22,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from tests.wording.sentences import pytest_runtest_makereport, pytest_sessionfinish, wording  # noqa: F401
+
 ROOT = Path(__file__).parent.parent
 SERVER = ROOT / "tests" / "standins" / "gcs.py"
 DATABASE = "prefect.db"  # in PREFECT_HOME

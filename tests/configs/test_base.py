@@ -58,7 +58,7 @@ def test_every_case_resolves_on_every_target(name: str, target: str) -> None:
     for case in list_names("cases"):
         if find_unfit_cases([case], place):
             assert case == "12_pipeline"  # the only case with its own mesh
-            with pytest.raises(ConfigError, match="they need a multiple of 8 devices, and there are"):
+            with pytest.raises(ConfigError, match=f"multiple of 8 devices, .* {place.devices}"):
                 resolve_config(comparison, place, case=case, arm=comparison.arms[0].name)
             continue
         sides = [resolve_config(comparison, place, case=case, arm=arm.name).config for arm in comparison.arms]

@@ -22,6 +22,7 @@ from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.records import RunPlan
 from tasks.store import RunDirectory, StoreError, open_store
 from tasks.verify.array_index import parse_array
+from tests.wording.sentences import Wording
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -123,7 +124,9 @@ def test_a_config_file_is_data(text: str, problem: str | None, untouched: Path) 
 
 
 def test_special_files_are_refused_by_name_and_never_opened(
-    untouched: Path, capsys: pytest.CaptureFixture[str]
+    untouched: Path,
+    capsys: pytest.CaptureFixture[str],
+    wording: Wording,
 ) -> None:
     os.mkfifo("pipe")
     Path("link").symlink_to("pipe")
@@ -134,7 +137,9 @@ def test_special_files_are_refused_by_name_and_never_opened(
             assert name in message
             assert "a pipe or a device" in message
     assert call_command(["scrape", "pipe"]) == 2
-    assert "give - and redirect it: maxview scrape - < pipe" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "maxview scrape - < pipe" in message
+    wording("errors", message)
 
 
 def test_anchors_of_anchors_are_refused_in_time(untouched: Path, capsys: pytest.CaptureFixture[str]) -> None:

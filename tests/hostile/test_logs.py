@@ -160,7 +160,7 @@ def test_the_whole_command(
 def test_archives_that_grow_without_end_are_refused(pack: Callable[[bytes], bytes]) -> None:
     packed = pack(bytes(300_000_000))
     assert len(packed) < 1_400_000
-    with pytest.raises(LogFormatError, match=r"no log shrinks like that; if it is one, unpack it yourself"):
+    with pytest.raises(LogFormatError, match=r"log: .*unpack it yourself"):
         for _ in unpack_archive(lambda: iter([packed]), "log")[1]():
             pass
 

@@ -1,11 +1,14 @@
 """The wording of each surface, in one file per surface; `python -m tests.wording.surfaces` renews them.
 
 The files hold the comparisons of the last night of the example logs, which has every verdict, a death and a change of
-the model's size. Other tests assert codes, fields and numbers.
+the model's size; and the sentences of the tests that use the fixture `wording` (`sentences.py`).
 """
 
 import io
+import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +22,7 @@ from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.terminal.report import print_comparison, render_details
 from tasks.records import ComparisonRecord
 from tasks.store import Store
+from tests.wording.sentences import RENEWING, ROOT
 
 FOLDER = Path(__file__).parent
 COLUMNS = 80  # characters of the terminal
@@ -65,6 +69,16 @@ def write_surfaces() -> dict[str, str]:
     return {name: drop.sub("", text).strip() + "\n" for name, text in texts.items()}
 
 
+def renew_sentences() -> int:
+    """Run the tests that use the fixture `wording`, each file of them, and return pytest's exit code."""
+    files = [
+        str(path) for path in (ROOT / "tests").rglob("test_*.py") if "wording(" in path.read_text(encoding="utf-8")
+    ]
+    argv = [sys.executable, "-m", "pytest", "-n", "0", "-q", *sorted(files)]
+    return subprocess.run(argv, cwd=ROOT, env=os.environ | {RENEWING: "1"}, check=False).returncode
+
+
 if __name__ == "__main__":
     for name, text in write_surfaces().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
+    sys.exit(renew_sentences())

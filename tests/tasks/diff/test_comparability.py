@@ -9,6 +9,7 @@ from configs.verdict_rules import load_effects
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings as find_all
 from tasks.records import Coverage, Environment, Finding, Flops, LogError, RunRecord, Source, UnreadLine
+from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
 type Find = Callable[..., dict[str, Finding]]
@@ -236,19 +237,20 @@ def test_declared_software_is_only_a_note(
     assert set(find(left, make_run("nnx", plan=plan, reading={"environment": here}))) == kinds
 
 
-def test_the_versions_reported_by_the_runs_count(make_run: MakeRun, find: Find) -> None:
+def test_the_versions_reported_by_the_runs_count(make_run: MakeRun, find: Find, wording: Wording) -> None:
     """A plan has the versions at planning time, a run the imported ones."""
     planned = {"jax": "0.12.0", "jaxlib": "0.12.0", "flax": "0.12.12"}
     left = make_run("linen", plan={"versions": planned})
     inside = {"trainer": {"versions": planned | {"jax": "0.11.1", "jaxlib": "0.11.2"}}}
     plan = {"versions": planned | {"jax": "0.11.0"}, "software": ("jax==0.11.0",)}
     found = find(left, make_run("nnx", plan=plan, record={"program": inside}))[TOLD]
-    assert "versions of jax, jaxlib, as declared" in found.message
+    assert "jax, jaxlib" in found.message
     assert found.effect == "note"
-    assert [evidence.value for evidence in found.evidence] == [
-        "jax 0.12.0, jaxlib 0.12.0 (installed at planning time)",
-        "jax 0.11.1, jaxlib 0.11.2 (reported by the run)",
-    ]
+    values = [evidence.value for evidence in found.evidence]
+    assert values[0].startswith("jax 0.12.0, jaxlib 0.12.0 (")
+    assert values[1].startswith("jax 0.11.1, jaxlib 0.11.2 (")
+    for text in (found.message, *values):
+        wording("findings", text)
 
 
 def test_another_jax_than_declared_is_a_finding(make_run: MakeRun, find: Find) -> None:
@@ -350,11 +352,14 @@ def test_the_config_sets_the_effect_of_a_finding(make_run: MakeRun, find: Find) 
 # ---------------------------------------------------------------- ends of the runs
 
 
-def test_a_death_is_reported_with_step_place_and_cause(make_run: MakeRun, find: Find, died: Mapping[str, Any]) -> None:
+def test_a_death_is_reported_with_step_place_and_cause(
+    make_run: MakeRun, find: Find, died: Mapping[str, Any], wording: Wording
+) -> None:
     right = make_run("nnx", losses=(), reading=died)
     found = find(make_run("linen"), right)
     assert found["died"].effect == "blocks"
-    assert found["died"].message.endswith("not yet (NotImplementedError, exit code 1, 30 s after its start)")
+    assert "(NotImplementedError, exit code 1, 30 s " in found["died"].message
+    wording("findings", found["died"].message)
     (evidence,) = found["died"].evidence
     assert evidence.source is not None
     assert (evidence.source.line, evidence.source.offset) == (258, 37578)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from configs.verdict_rules import Tolerance
 from tasks.diff.decide import decide_exact, show_duration, show_threshold
 from tasks.records import Better, Verdict
+from tests.wording.sentences import Wording
 
 ZERO = Tolerance(absolute=0.0, why="it is exact")
 HALF = Tolerance(absolute=0.5, why="half a unit does not matter")
@@ -65,18 +66,22 @@ def test_exact_metrics(
     assert decision.reason
 
 
-def test_the_reason_of_an_exact_metric_names_the_tolerance_or_the_precision() -> None:
+def test_the_reason_of_an_exact_metric_names_the_tolerance_or_the_precision(wording: Wording) -> None:
     equal = decide_exact(1.0, 1.0, better="lower", tolerance=ZERO, precision="the last bit")
     assert equal.reason == "equal to the last bit"
     within = decide_exact(1.0, 1.5, better="lower", tolerance=HALF, precision="")
     assert within.reason == "within ±0.5: half a unit does not matter"
     beyond = decide_exact(1.0, 2.5, better="lower", tolerance=HALF, precision="")
-    assert beyond.reason == "differs by +1.5, allowed is 0.5 (half a unit does not matter)"
+    assert "+1.5" in beyond.reason
+    assert HALF.why in beyond.reason
     assert (beyond.threshold, beyond.threshold_text) == (0.5, "±0.5")
     share = decide_exact(
         200.0, 221.0, better="lower", tolerance=Tolerance(relative=0.02, why="two percent"), precision=""
     )
-    assert share.reason == "differs by +10.5 %, allowed is ±2 % (two percent)"
+    assert (share.threshold, share.threshold_text) == (4.0, "±2 %")  # of 200
+    assert "+10.5 %" in share.reason
+    wording("reasons", beyond.reason)
+    wording("reasons", share.reason)
     lost = decide_exact(1.0, nan, better="lower", tolerance=HALF, precision="")
     assert lost.reason == "1 became nan"
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tasks.records import ComparisonRecord, MetricDiff, RunRecord, Source
+from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]
@@ -22,13 +23,16 @@ def evaluated(losses: Mapping[int, float], **more: Any) -> dict[str, Any]:
     return {"reading": {"evals": tuple(rows)} | more}
 
 
-def test_an_evaluation_that_is_half_higher_is_regressed(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_an_evaluation_that_is_half_higher_is_regressed(
+    make_run: MakeRun, compare: Compare, row_of: RowOf, wording: Wording
+) -> None:
     record = compare(make_run("linen", **evaluated({2: 8.0, 5: 7.5})), make_run("nnx", **evaluated({2: 8.0, 5: 8.0})))
     row = row_of(record, "evaluations")
     assert (row.baseline_text, row.candidate_text, row.difference_text) == ("7.500", "8.000", "+0.500")
     assert (row.verdict, record.verdict) == ("regressed", "regressed")
     assert row.candidate_source == Source(line=305, offset=3005)
-    assert record.headline.startswith("nnx · c0ffee against linen · c0ffee: Evaluation regressed")
+    assert ": Evaluation regressed" in record.headline
+    wording("reasons", record.headline)
 
 
 def test_equal_evaluations_are_the_same(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
@@ -53,16 +57,22 @@ def test_after_equal_training_losses_a_small_difference_counts(
 
 @pytest.mark.parametrize("lost", [{}, {2: 8.0}])
 def test_an_evaluation_missing_in_one_arm_is_a_missing_field(
-    lost: dict[int, float], make_run: MakeRun, compare: Compare
+    lost: dict[int, float],
+    make_run: MakeRun,
+    compare: Compare,
+    wording: Wording,
 ) -> None:
     record = compare(make_run("linen", **evaluated({2: 8.0, 5: 7.5})), make_run("nnx", **evaluated(lost)))
     (finding,) = [finding for finding in record.findings if finding.kind == "missing-field"]
     steps = "5" if lost else "2, 5"
-    assert finding.message == f"nnx · c0ffee has no evaluation of step {steps}; linen · c0ffee has"
+    assert f" step {steps};" in finding.message
+    wording("findings", finding.message)
     assert finding.effect == "qualifies"
 
 
-def test_sets_evaluated_at_one_step_are_distinguished(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_sets_evaluated_at_one_step_are_distinguished(
+    make_run: MakeRun, compare: Compare, row_of: RowOf, wording: Wording
+) -> None:
     """Megatron evaluates its validation set and its test set after the last iteration."""
 
     def run(arm: str, validation: float) -> RunRecord:
@@ -72,7 +82,9 @@ def test_sets_evaluated_at_one_step_are_distinguished(make_run: MakeRun, compare
 
     row = row_of(compare(run("linen", 7.0), run("nnx", 7.5)), "evaluations")
     assert row.verdict == "regressed"
-    assert "eval validation set loss differs first at step 5" in row.reason
+    assert row.reason.startswith("eval validation set loss ")
+    assert " at step 5" in row.reason
+    wording("reasons", row.reason)
 
 
 def test_a_run_without_evaluations_has_no_row(make_run: MakeRun, compare: Compare) -> None:

@@ -15,6 +15,7 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.floors import floors_of
 from tasks.diff.parity import EXACT, MetricParity, compare_metric, shared_metrics
 from tasks.records import Floor, RunRecord, Source
+from tests.wording.sentences import Wording
 
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 
@@ -322,11 +323,13 @@ def floors(make_run: MakeRun, arm_of: ArmOf) -> Callable[..., Mapping[str, Floor
     return build
 
 
-def test_all_three_floors_hold(floors: Callable[..., Mapping[str, Floor]]) -> None:
+def test_all_three_floors_hold(floors: Callable[..., Mapping[str, Floor]], wording: Wording) -> None:
     found = floors()
     assert [floor.holds for floor in found.values()] == [True, True, True]
     assert list(found) == ["same program", "same bits", "same checkpoint"]
-    assert "loss of 6 steps, and all 2 arrays of the state" in found["same bits"].evidence
+    assert " 6 steps, and all 2 arrays" in found["same bits"].evidence
+    for floor in found.values():
+        wording("reasons", floor.evidence)
 
 
 @pytest.mark.parametrize(
@@ -370,12 +373,12 @@ def test_gradients_count_too(floors: Callable[..., Mapping[str, Floor]]) -> None
     assert floors(metrics=without)["same bits"].holds is True  # only one arm wrote it: nothing to compare
 
 
-def test_a_checkpoint_without_a_cross_restore_is_unknown(make_run: MakeRun, arm_of: ArmOf) -> None:
+def test_a_checkpoint_without_a_cross_restore_is_unknown(make_run: MakeRun, arm_of: ArmOf, wording: Wording) -> None:
     alone = PROGRAM | {"cross_restore": None}
     left, right = make_run("linen", record={"program": alone}), make_run("nnx", record={"program": alone})
     (floor,) = [floor for floor in floors_of((arm_of(left), arm_of(right))) if floor.name == "same checkpoint"]
     assert floor.holds is None
-    assert floor.evidence == "no arm tried to restore the other's checkpoint"
+    wording("reasons", floor.evidence)
 
 
 def test_any_repeat_may_contain_the_proof_or_the_failure(make_run: MakeRun, arm_of: ArmOf) -> None:
@@ -391,16 +394,18 @@ def test_ingested_logs_have_no_floors(make_run: MakeRun, arm_of: ArmOf) -> None:
     assert floors_of((arm_of(make_run("linen")), arm_of(make_run("nnx")))) == []
 
 
-def test_floors_include_every_repeat(make_run: MakeRun, arm_of: ArmOf) -> None:
+def test_floors_include_every_repeat(make_run: MakeRun, arm_of: ArmOf, wording: Wording) -> None:
     other = PROGRAM | {"stablehlo_sha256": "beef" * 16}
     good = [make_run(arm, exact=True, record={"program": PROGRAM}) for arm in ("linen", "linen", "nnx")]
     odd = make_run("nnx", exact=(9.0, 8.5, 8.0, 7.5, 7.25, 7.1), record={"program": other})
     floors = {floor.name: floor for floor in floors_of((arm_of(*good[:2]), arm_of(good[2], odd)))}
     assert floors["same program"].holds is False
-    assert floors["same program"].evidence.startswith("the runs of nnx · c0ffee lower different train steps")
+    wording("reasons", floors["same program"].evidence)
     assert floors["same bits"].holds is False
-    assert floors["same bits"].evidence.endswith("7.0 and 7.1 (linen · c0ffee, run 1 and nnx · c0ffee, run 2)")
+    assert "7.0 and 7.1 (" in floors["same bits"].evidence
+    wording("reasons", floors["same bits"].evidence)
     whole = {floor.name: floor for floor in floors_of((arm_of(*good[:2]), arm_of(good[2])))}
     assert whole["same program"].holds is True
     assert whole["same bits"].holds is True
-    assert whole["same bits"].evidence.endswith("are equal bit for bit, in all 3 runs")
+    assert whole["same bits"].evidence.endswith(" all 3 runs")
+    wording("reasons", whole["same bits"].evidence)

@@ -6,6 +6,7 @@ import pytest
 
 from tasks.diff.repeat_rule import Patience, next_look, next_repeats, undecided_rows
 from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]
@@ -37,15 +38,17 @@ def unsure(make_run: MakeRun, compare: Compare) -> ComparisonRecord:
     return compare(runs["linen"], runs["nnx"])
 
 
-def test_an_undecided_row_adds_runs_and_gives_the_reason(unsure: ComparisonRecord) -> None:
+def test_an_undecided_row_adds_runs_and_gives_the_reason(unsure: ComparisonRecord, wording: Wording) -> None:
     assert [row.metric for row in undecided_rows(unsure)] == ["step_time_s"]
     look = next_look(unsure, repeats=3, patience=Patience(), spent_s=100.0)
     assert look.repeats == 6
     assert look.why.startswith("Step time, steady (+9.0 % (")  # the third root of 1.2 × 1.2 × 0.9
-    assert look.why.endswith("is undecided: 3 more runs of each arm, about 3 minutes")  # two runs of 30 s, three times
+    assert ": 3 more runs " in look.why
+    assert look.why.endswith("about 3 minutes")  # two runs of 30 s, three times
+    wording("reasons", look.why)
 
 
-def test_the_budget_and_the_number_of_repeats_are_limits(unsure: ComparisonRecord) -> None:
+def test_the_budget_and_the_number_of_repeats_are_limits(unsure: ComparisonRecord, wording: Wording) -> None:
     def repeats(patience: Patience) -> int | None:
         return next_look(unsure, repeats=3, patience=patience, spent_s=100.0).repeats
 
@@ -55,7 +58,8 @@ def test_the_budget_and_the_number_of_repeats_are_limits(unsure: ComparisonRecor
     assert repeats(Patience(budget_s=150.0)) is None
     assert repeats(Patience(budget_s=90.0)) is None
     stopped = next_look(unsure, repeats=3, patience=Patience(budget_s=150.0), spent_s=100.0)
-    assert stopped.why.endswith("is undecided, and the time budget of 2 minutes allows no more runs")
+    assert "budget of 2.5 minutes" in stopped.why
+    wording("reasons", stopped.why)
 
 
 def test_a_decided_or_incomparable_row_needs_no_more_runs(unsure: ComparisonRecord) -> None:

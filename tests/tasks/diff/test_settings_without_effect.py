@@ -11,6 +11,7 @@ from tasks.diff.comparability import find_findings
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.diff.state_rows import find_untrained
 from tasks.records import Finding, RunRecord, Source
+from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
 type Find = Callable[..., dict[str, Finding]]
@@ -37,12 +38,11 @@ def values(name: str, column: Any) -> dict[str, Any]:
     return {"columns": {name: list(column)}}
 
 
-def test_a_field_missing_in_one_arm(make_run: MakeRun, find: Find) -> None:
+def test_a_field_missing_in_one_arm(make_run: MakeRun, find: Find, wording: Wording) -> None:
     found = find(make_run("linen", **values("moe_lb_loss", MOVING)), make_run("nnx"))
     assert set(found) == {"missing-field"}
-    assert found["missing-field"].message == (
-        "the steps of nnx · c0ffee have no moe_lb_loss; those of linen · c0ffee do"
-    )
+    assert "nnx · c0ffee have no moe_lb_loss;" in found["missing-field"].message
+    wording("findings", found["missing-field"].message)
     assert [evidence.arm for evidence in found["missing-field"].evidence] == ["nnx", "linen"]
     assert all(evidence.source for evidence in found["missing-field"].evidence)
     # and the other way round
@@ -116,12 +116,13 @@ def test_an_array_that_neither_arm_trains(make_run: MakeRun, arm_of: Callable[..
     assert [item.kind for item in find_untrained(arms)] == ["frozen-array"] * 2
 
 
-def test_a_constant_norm_of_parameters(make_run: MakeRun, find: Find) -> None:
+def test_a_constant_norm_of_parameters(make_run: MakeRun, find: Find, wording: Wording) -> None:
     moving = values("param_norm/wi", MOVING)
     still = values("param_norm/wi", (0.5,) * 6)
     one = find(make_run("linen", **moving), make_run("nnx", **still))
     assert set(one) == {"constant-field", "frozen-array"}
-    assert one["frozen-array"].message == "param_norm/wi of nnx · c0ffee is 0.5 in all 6 steps: not trained"
+    assert one["frozen-array"].message.startswith("param_norm/wi of nnx · c0ffee is 0.5 ")
+    wording("findings", one["frozen-array"].message)
     assert find(make_run("linen", **moving), make_run("nnx", **moving)) == {}
 
 
@@ -134,25 +135,28 @@ def test_a_constant_norm_of_parameters(make_run: MakeRun, find: Find) -> None:
         ({"dropout_rate": "0.1", "enable_dropout": "False"}, {"dropout_rate": "0.2", "enable_dropout": "False"}, False),
     ],
 )
-def test_a_setting_without_effect(left: Any, right: Any, expected: bool, make_run: MakeRun, find: Find) -> None:
+def test_a_setting_without_effect(
+    left: Any, right: Any, expected: bool, make_run: MakeRun, find: Find, wording: Wording
+) -> None:
     declared = frozenset(left)
     sides = make_run("linen", reading={"config": left}), make_run("nnx", reading={"config": right})
     found = find(*sides, declared)
     assert set(found) == ({"no-effect"} if expected else set())
     if expected:
-        assert "the losses are equal to printed precision (3 decimals) at all 6 steps" in found["no-effect"].message
+        assert "(3 decimals) at all 6 steps" in found["no-effect"].message
+        wording("findings", found["no-effect"].message)
     moved = make_run("nnx", losses=(9.0, 8.5, 8.0, 7.5, 7.25, 6.0), reading={"config": right})
     assert find(sides[0], moved, declared) == {}
 
 
-def test_runs_of_one_arm_that_differ_among_themselves(make_run: MakeRun, find: Find) -> None:
+def test_runs_of_one_arm_that_differ_among_themselves(make_run: MakeRun, find: Find, wording: Wording) -> None:
     left = [make_run("linen", repeat=n) for n in range(2)]
     right = [make_run("nnx", repeat=n, losses=(9.0, 8.5, 8.0, 7.5 + 0.001 * n, 7.25, 7.0)) for n in range(2)]
     found = find(left, right)
     assert set(found) == {"nondeterministic"}
-    assert found["nondeterministic"].message.startswith(
-        "the runs of nnx · c0ffee differ among themselves from step 3 on (loss)"
-    )
+    assert "nnx · c0ffee" in found["nondeterministic"].message
+    assert "step 3 on (loss)" in found["nondeterministic"].message
+    wording("findings", found["nondeterministic"].message)
     assert [(e.value, e.source) for e in found["nondeterministic"].evidence] == [
         ("run 1: loss 7.5", Source(line=103, offset=1030, run=0)),
         ("run 2: loss 7.501", Source(line=103, offset=1030, run=1)),

@@ -13,6 +13,7 @@ from tasks.records import (
     RunRecord,
     ValueDifference,
 )
+from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]
@@ -29,12 +30,16 @@ def ending(arrays: dict[str, str], start: dict[str, str] = START, program: str =
     return {"record": {"program": states | {"stablehlo_sha256": program}}}
 
 
-def test_equal_losses_with_other_arrays_are_changed(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+def test_equal_losses_with_other_arrays_are_changed(
+    make_run: MakeRun, compare: Compare, row_of: RowOf, wording: Wording
+) -> None:
     other = END | {"params/b": "ff"}
     record = compare(make_run("linen", exact=True, **ending(END)), make_run("nnx", exact=True, **ending(other)))
     row = row_of(record, "final_state")
     assert (row.verdict, record.verdict) == ("changed", "changed")
-    assert row.reason == "1 of 2 arrays differ, first params/b, though every loss is equal bit for bit"
+    assert row.reason.startswith("1 of 2 arrays ")
+    assert "params/b" in row.reason
+    wording("reasons", row.reason)
     assert "no difference" not in record.headline
 
 
@@ -63,20 +68,27 @@ def test_a_nondeterministic_baseline_proves_nothing(make_run: MakeRun, compare: 
     assert row_of(compare(candidate, baseline), "final_state").verdict == "changed"
 
 
-def test_a_branch_without_training_that_replays_losses_blocks(make_run: MakeRun, compare: Compare) -> None:
+def test_a_branch_without_training_that_replays_losses_blocks(
+    make_run: MakeRun, compare: Compare, wording: Wording
+) -> None:
     record = compare(make_run("linen", exact=True, **ending(END)), make_run("nnx", exact=True, **ending(START)))
     (finding,) = [finding for finding in record.findings if finding.effect == "blocks"]
-    assert finding.message == "nnx · c0ffee did not change params/a, params/b in training, and linen · c0ffee did"
+    assert finding.message.startswith("nnx · c0ffee ")
+    assert "params/a, params/b" in finding.message
+    wording("findings", finding.message)
     assert (record.verdict, record.headline) == ("unknown", f"not comparable: {finding.message}")
 
 
-def test_no_difference_is_not_reported_beside_a_failed_floor(make_run: MakeRun, compare: Compare) -> None:
+def test_no_difference_is_not_reported_beside_a_failed_floor(
+    make_run: MakeRun, compare: Compare, wording: Wording
+) -> None:
     record = compare(
         make_run("linen", exact=True, **ending(END)), make_run("nnx", exact=True, **ending(END, START, "beef"))
     )
     assert record.verdict == "same"
     assert "no difference" not in record.headline
-    assert 'but the check "same program" failed: the lowered train steps differ' in record.headline
+    assert '"same program" failed' in record.headline
+    wording("reasons", record.headline)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +98,7 @@ def test_no_difference_is_not_reported_beside_a_failed_floor(make_run: MakeRun, 
 def test_nan_in_a_checkpoint_is_judged_without_any_proof(
     lost: tuple[int, int], word: str, arm: str, step: float, make_run: MakeRun, compare: Compare, row_of: RowOf,
     announce: Say, prove: Say,
+    wording: Wording,
 ) -> None:  # fmt: skip
     losses = (9.0, 8.5, 8.0, 7.5, 7.25, 7.0 + step)
     left = make_run("linen", exact=True, reading=announce(SAVED), record=prove(SAVED))
@@ -95,7 +108,6 @@ def test_nan_in_a_checkpoint_is_judged_without_any_proof(
     found = CheckpointDifference(step=9, path="/a/9", other_path="/b/9", arrays=(array,))
     row = row_of(compare(left, right, checkpoints=found), "checkpoints")
     assert row.verdict == word
-    assert row.reason == (
-        f"at step 9, only the {arm}'s checkpoint has NaN or infinite values where the other is finite: "
-        "3 values in 1 array, first params.w"
-    )
+    assert row.reason.startswith(f"at step 9, only the {arm}'s ")
+    assert "3 values in 1 array, first params.w" in row.reason
+    wording("reasons", row.reason)

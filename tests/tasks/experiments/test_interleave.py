@@ -12,6 +12,7 @@ from tasks.experiments import run_inside as module
 from tasks.experiments.interleave import TurnLimits, interleave, limits_of, python_of, read_result
 from tasks.experiments.recordings import IDENTITY
 from tasks.records import Observation, RunPlan
+from tests.wording.sentences import Wording
 
 ROOT = Path(__file__).parents[3]
 LIMITS = TurnLimits(chance=0.005, tolerance=0.015, least=0.005, limit_s=1.0)
@@ -47,10 +48,11 @@ PLANS = make_plan("baseline"), make_plan("candidate")
 NAMES = ("old", "new")
 
 
-def test_programs_of_other_devices_take_no_turns(recorded: Callable[..., Path]) -> None:
+def test_programs_of_other_devices_take_no_turns(recorded: Callable[..., Path], wording: Wording) -> None:
     folder = recorded(baseline={}, candidate={"devices": 8})
     found = interleave(PLANS, NAMES, folder, LIMITS)
-    assert found.problem == "the programs run on other devices: old on 1 × cpu and new on 8 × cpu"
+    assert found.problem.endswith("old on 1 × cpu and new on 8 × cpu")
+    wording("reasons", found.problem)
 
 
 def test_two_versions_of_jax_on_a_tpu_take_no_turns(recorded: Callable[..., Path]) -> None:

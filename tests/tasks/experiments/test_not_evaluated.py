@@ -15,6 +15,7 @@ from tasks.experiments.recordings import IDENTITY
 from tasks.experiments.same_function import compare_functions
 from tasks.records import FunctionComparison, Observation, RunPlan
 from tasks.records.observation import ObservedArray
+from tests.wording.sentences import Wording
 
 type Compare = Callable[..., FunctionComparison]
 
@@ -51,20 +52,21 @@ def make_plan(arm: str) -> RunPlan:
     return RunPlan(**fields)
 
 
-def test_a_program_that_was_not_kept(compare: Compare) -> None:
+def test_a_program_that_was_not_kept(compare: Compare, wording: Wording) -> None:
     found = compare(None)
-    assert (found.answer, found.sentence) == (
-        "not evaluated",
-        "not evaluated: baseline: its program was not kept (step.mlir.gz is missing)",
-    )
+    assert found.answer == "not evaluated"
+    assert "baseline: " in found.sentence
+    assert "step.mlir.gz" in found.sentence
+    wording("reasons", found.sentence)
 
 
-def test_a_program_that_this_jax_cannot_parse(compare: Compare) -> None:
+def test_a_program_that_this_jax_cannot_parse(compare: Compare, wording: Wording) -> None:
     found = compare("module { func.func @main( }")
-    assert found.sentence == "not evaluated: baseline: the program cannot be parsed by this JAX"
+    assert (found.answer, "baseline: " in found.sentence) == ("not evaluated", True)
+    wording("reasons", found.sentence)
 
 
-def test_arguments_that_are_damaged(compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_that_are_damaged(compare: Compare, monkeypatch: pytest.MonkeyPatch, wording: Wording) -> None:
     """The archive lost its end, as on a full disk."""
     write = np.savez
 
@@ -73,26 +75,33 @@ def test_arguments_that_are_damaged(compare: Compare, tmp_path: Path, monkeypatc
         file.write_bytes(file.read_bytes()[:-30])
 
     monkeypatch.setattr(np, "savez", damage)
-    assert compare("module {}").sentence == (
-        "not evaluated: baseline: the recorded step cannot be read: File is not a zip file"
-    )
+    found = compare("module {}")
+    assert found.answer == "not evaluated"
+    assert found.sentence.endswith(": File is not a zip file")
+    wording("reasons", found.sentence)
 
 
-def test_too_little_memory_is_said_before_with_its_size(compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_said_before_with_its_size(
+    compare: Compare, monkeypatch: pytest.MonkeyPatch, wording: Wording
+) -> None:
     """A state of 2^27 floats takes 1 GiB in float64, and twelve such arrays exist at once."""
     memory = SimpleNamespace(virtual_memory=lambda: SimpleNamespace(available=6 << 30))
     monkeypatch.setattr(same_function, "psutil", memory)
-    assert compare("", shape=(1 << 27,)).sentence == (
-        "not evaluated: float64 needs about 12.0 GiB of memory, 6.0 GiB are free: choose a smaller model with --model"
-    )
+    sentence = compare("", shape=(1 << 27,)).sentence
+    for part in (" 12.0 GiB ", " 6.0 GiB ", "--model"):
+        assert part in sentence
+    wording("reasons", sentence)
 
 
-def test_a_killed_evaluation(compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_evaluation(
+    compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Wording
+) -> None:
     script = tmp_path / "start.py"
     script.write_text(
         "import os, signal\nprint('progress: compiling', flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     monkeypatch.setattr(run_inside, "START", script)
-    assert compare("").sentence == (
-        "not evaluated: the evaluation was killed by signal 9, as when memory runs out (compiling)"
-    )
+    sentence = compare("").sentence
+    assert " signal 9, " in sentence
+    assert sentence.endswith("(compiling)")
+    wording("reasons", sentence)

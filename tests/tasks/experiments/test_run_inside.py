@@ -7,6 +7,7 @@ import pytest
 
 from tasks.experiments import run_inside as module
 from tasks.experiments.run_inside import run_inside
+from tests.wording.sentences import Wording
 
 
 def run(
@@ -32,6 +33,7 @@ def test_a_process_without_an_end_is_killed(tmp_path: Path, monkeypatch: pytest.
     assert run(tmp_path, monkeypatch, text, patience_s=2.0)[0] == "the evaluation took more than 2 s"
 
 
-def test_a_crash_has_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_has_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Wording) -> None:
     problem, _ = run(tmp_path, monkeypatch, "raise SystemExit('no memory')")
-    assert problem == "the evaluation ended with exit code 1 (no memory)"
+    assert problem.endswith("exit code 1 (no memory)")
+    wording("reasons", problem)

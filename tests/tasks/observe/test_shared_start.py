@@ -11,6 +11,7 @@ from tasks.launch.local import process_group
 from tasks.observe.kept_program import keep_step_program
 from tasks.observe.shared_start import read_start
 from tasks.records import RunPlan, SharedStart
+from tests.wording.sentences import Wording
 
 type Planned = Callable[..., RunPlan]
 
@@ -51,12 +52,13 @@ def test_a_different_shape_is_reported(plan_of: Planned) -> None:
     assert report.kept["state['params']['head']"] == "shape (16, 5) here, (16, 4) there"
 
 
-def test_without_a_stored_start_a_run_keeps_its_own(plan_of: Planned) -> None:
+def test_without_a_stored_start_a_run_keeps_its_own(plan_of: Planned, wording: Wording) -> None:
     taking = plan_of("second").model_copy(update={"start": SharedStart(taken_from="never ran")})
     assert train(taking) == train(plan_of("alone"), recorded=False)
     report = read_start(taking)
     assert report is not None
-    assert report.reason == "the start is not shared: the other arm has kept none"
+    assert not report.is_shared
+    wording("reasons", report.reason)
 
 
 def test_the_program_of_the_step_is_kept(plan_of: Planned) -> None:
@@ -71,10 +73,10 @@ def test_the_program_of_the_step_is_kept(plan_of: Planned) -> None:
     assert keep_step_program(Path(plan.directory)) == kept  # at the second request it still exists
 
 
-def test_pods_have_no_common_folder(plan_of: Planned) -> None:
+def test_pods_have_no_common_folder(plan_of: Planned, wording: Wording) -> None:
     plan = plan_of("second").model_copy(update={"backend": "xpk", "start": SharedStart(taken_from="first")})
     assert "MAXVIEW_OBSERVE" not in with_recording(plan).environment
     report = read_start(plan)
     assert report is not None
     assert not report.is_shared
-    assert report.reason == "its runs are in pods, which have no common folder"
+    wording("reasons", report.reason)

@@ -17,6 +17,7 @@ from tasks.resolve.checkout import (
     make_checkout,
     prune_checkouts,
 )
+from tests.wording.sentences import Wording
 
 type Git = Callable[..., str]
 
@@ -70,13 +71,16 @@ def write(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_checkout_changed_by_a_run_is_replaced(change: str, repository: Path, run_git: Git, cache: Path) -> None:
+def test_a_checkout_changed_by_a_run_is_replaced(
+    change: str, repository: Path, run_git: Git, cache: Path, wording: Wording
+) -> None:
     sha = run_git("rev-parse", "main")
     folder = make_checkout(str(repository), sha, cache)
     check_checkout(str(folder / "model"), sha)
     CHANGES[change](folder)
-    with pytest.raises(CheckoutError, match=f"{sha}: is no longer commit .* makes a new checkout"):
+    with pytest.raises(CheckoutError, match=f"{sha}: ") as error:
         check_checkout(str(folder / "model"), sha)  # before the next run starts in it
+    wording("errors", error.value, SHA=sha, NAME=sha[:9])
     assert make_checkout(str(repository), sha, cache) == folder
     check_checkout(str(folder), sha)
     assert sorted(path.name for path in folder.rglob("*") if path.is_file()) == sorted(

@@ -1,5 +1,6 @@
 """In a user's clone, which has a remote, the code that git names is the code that runs."""
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -150,9 +151,7 @@ def test_a_name_that_git_does_not_know_is_a_branch_of_the_remote_or_an_error(clo
     for name in set(NAMES) - {name for name in NAMES if ask_git(clone, name)}:
         remote = ask_git(clone, f"refs/remotes/origin/{name}")
         if remote is None:
-            with pytest.raises(
-                ConfigError, match=r"no branch, tag or commit|no such ancestor|'@\{u\}': |'main@\{upstream\}': "
-            ):
+            with pytest.raises(ConfigError, match=re.escape(f"'{name}'")):
                 resolve_ref(str(clone), name)
         else:
             ref = resolve_ref(str(clone), name)

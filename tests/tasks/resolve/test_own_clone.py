@@ -15,6 +15,7 @@ from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.own_clone import find_own_clone
 from tasks.resolve.trainers.trainer import Trainer
+from tests.wording.sentences import Wording
 
 type Git = Callable[..., str]
 
@@ -73,11 +74,15 @@ def commit_file(folder: Path, name: str) -> Path:
 
 @pytest.mark.usefixtures("installed")
 def test_in_another_clone_the_comparison_that_fits_is_named(
-    tmp_path: Path, compare: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    compare: Callable[..., Trainer],
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Wording,
 ) -> None:
     monkeypatch.chdir(commit_file(tmp_path / "maxtext", "src/maxtext/train.py"))
-    with pytest.raises(ConfigError, match=r"is MaxText: maxview compare maxtext-main-vs-branch --repository \."):
+    with pytest.raises(ConfigError, match=r"maxview compare maxtext-main-vs-branch --repository \.") as error:
         compare()
+    wording("errors", error.value)
     monkeypatch.chdir(commit_file(tmp_path / "mine", "src/train.py"))
     with pytest.raises(ConfigError, match=r"`trainer: command` and `repository: .*/mine`") as refused:
         compare()
@@ -90,9 +95,14 @@ def test_in_another_clone_the_comparison_that_fits_is_named(
 
 
 def test_outside_of_every_clone(
-    installed: Path, tmp_path: Path, compare: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+    installed: Path,
+    tmp_path: Path,
+    compare: Callable[..., Trainer],
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Wording,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="change to a clone of maxview, or name it with --repository") as refused:
+    with pytest.raises(ConfigError, match="--repository") as refused:
         compare()
     assert str(installed) not in str(refused.value)  # its packages are nothing to the user
+    wording("errors", refused.value)

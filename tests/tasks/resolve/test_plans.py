@@ -32,6 +32,7 @@ from tasks.resolve.plans import (
     resolve,
 )
 from tasks.resolve.trainers.maxview_trainer import MaxviewTrainer
+from tests.wording.sentences import Wording
 
 OUT = Path("/somewhere/out")
 
@@ -62,11 +63,12 @@ def test_blessed_runs_replace_the_first_arm_and_must_exist(tmp_path: Path) -> No
     assert 'maxview bless linen-vs-nnx --case 06_moe --reason "…"' in problems[1]
 
 
-def test_a_shared_start_has_no_blessed_runs(tree: Path, tmp_path: Path) -> None:
+def test_a_shared_start_has_no_blessed_runs(tree: Path, tmp_path: Path, wording: Wording) -> None:
     path = tree / "comparisons" / "linen-vs-nnx.yml"
     path.write_text(path.read_text() + "start: shared\n")
-    with pytest.raises(ConfigError, match="linen-vs-nnx: its second arm starts with the first arm's state"):
+    with pytest.raises(ConfigError, match="linen-vs-nnx: ") as error:
         resolve(Request(comparison="linen-vs-nnx", blessed=f"{tmp_path}/"), OUT, root=tree)
+    wording("errors", error.value)
 
 
 def test_repeats_are_interleaved_case_by_case() -> None:
@@ -84,7 +86,7 @@ def test_without_options_the_plans_follow_the_comparisons_file() -> None:
     assert len(plans) == 2 * len(spec.cases) * spec.repeats
 
 
-def test_all_means_every_case_and_duplicates_count_once() -> None:
+def test_all_means_every_case_and_duplicates_count_once(wording: Wording) -> None:
     # 12_pipeline has its own mesh, of eight devices
     assert {plan.case for plan in plans_of(cases=("all",))} == set(list_names("cases")) - {"12_pipeline"}
     eight = {plan.case for plan in plans_of(cases=("all",), target="cpu-8")}
@@ -93,7 +95,9 @@ def test_all_means_every_case_and_duplicates_count_once() -> None:
         "12_pipeline": "needs 8 devices, cpu has 1"
     }
     big = find_unfit_cases(list_names("cases"), load_target("v6e-32"), model="deepseek2-16b")
-    assert big == {"12_pipeline": "ici_pipeline_parallelism > 1 needs num_experts=1 (no mixture runs in a pipeline)"}
+    assert list(big) == ["12_pipeline"]
+    assert "num_experts=1" in big["12_pipeline"]
+    wording("errors", big["12_pipeline"])
     assert len(plans_of(cases=("01_base", "01_base"))) == 2
 
 
@@ -318,21 +322,22 @@ def test_a_comparison_that_sets_a_key_of_its_arms_is_refused(tree: Path) -> None
         resolve(Request(comparison="linen-vs-nnx"), OUT, root=tree)
 
 
-def test_mistakes_in_several_files_are_reported_at_once(tree: Path) -> None:
+def test_mistakes_in_several_files_are_reported_at_once(tree: Path, wording: Wording) -> None:
     (tree / "cases" / "01_base.yml").write_text("# Base.\ndtyp: bfloat16\n")
     (tree / "models" / "tiny.yml").write_text("# Tiny.\nhead_dim: 7.5\n")
     with pytest.raises(ConfigError) as caught:
         resolve(Request(comparison="linen-vs-nnx"), OUT, root=tree)
-    assert caught.value.problems == [
-        f"{tree}/cases/01_base.yml:2: unknown key 'dtyp' (did you mean 'dtype'?)",
-        f"{tree}/models/tiny.yml:2: head_dim: should be a valid integer, got 7.5",
-    ]
+    first, second = caught.value.problems
+    assert first.startswith(f"{tree}/cases/01_base.yml:2: unknown key 'dtyp' ")
+    assert second.startswith(f"{tree}/models/tiny.yml:2: head_dim: ")
+    for problem in (first, second):
+        wording("errors", problem, FOLDER=tree)
 
 
 def test_an_unknown_arm_gets_a_suggestion() -> None:
     spec = load_comparison("linen-vs-nnx")
     assert resolve_config(spec, load_target("cpu"), case="01_base", arm="nnx").config.pure_nnx
-    with pytest.raises(ConfigError, match=r"unknown arm 'linnen' of linen-vs-nnx \(did you mean 'linen'\?\)"):
+    with pytest.raises(ConfigError, match=r"'linnen' .*\(did you mean 'linen'\?\)"):
         resolve_config(spec, load_target("cpu"), case="01_base", arm="linnen")
 
 

@@ -9,6 +9,7 @@ import pytest
 from tasks.store import StoreError
 from tasks.store.files import AlreadyThereError, Files
 from tasks.store.gcs import GcsFiles
+from tests.wording.sentences import Wording
 
 
 def version_of(files: Files, name: str) -> str:
@@ -123,11 +124,12 @@ def test_creating_the_same_content_twice_counts_as_a_lost_response(gcs_url: str)
     assert version_of(files, "a") == before
 
 
-def test_an_invalid_bucket_is_named(gcs_url: str) -> None:
+def test_an_invalid_bucket_is_named(gcs_url: str, wording: Wording) -> None:
     files = GcsFiles("gs://other-bucket/x")
     for work in (files.check_access, lambda: list(files.entries()), lambda: files.write("a", b"b")):
-        with pytest.raises(StoreError, match=r"gs://other-bucket: .* no such bucket.*gcloud storage buckets create gs"):
+        with pytest.raises(StoreError, match=r"gs://other-bucket: .*gcloud storage buckets create gs") as error:
             work()
+        wording("errors", error.value)
 
 
 NO_PLACES = """gs:// gs:///x gs://Bucket/x gs://bucket/../x gs://bucket/a//b gs://bucket/a* gs://bucket/a?b s3://b/x"""
@@ -150,15 +152,16 @@ def test_prefixes_are_names_and_not_folders(prefix: str, gcs_url: str) -> None:
     assert files.url("x/name.txt") == f"{gcs_url}/{prefix}/x/name.txt".replace("//x", "/x")
 
 
-def test_a_missing_permission_is_reported_with_the_remedy(gcs_url: str) -> None:
+def test_a_missing_permission_is_reported_with_the_remedy(gcs_url: str, wording: Wording) -> None:
     with pytest.raises(
         StoreError, match=r"objects.create, storage.objects.delete\); .*add-iam-policy-binding gs://viewer"
     ):
         GcsFiles("gs://viewer/x").check_access()
     GcsFiles(gcs_url).check_access()
     assert list(GcsFiles("gs://viewer").entries()) == []
-    with pytest.raises(StoreError, match=r"gs://viewer/a: you may not do this; .*roles/storage.objectUser"):
+    with pytest.raises(StoreError, match=r"gs://viewer/a: .*roles/storage.objectUser") as error:
         GcsFiles("gs://viewer").write("a", b"b")
+    wording("errors", error.value)
     with pytest.raises(StoreError, match=r"gs://blind/a: you may not do this"):
         GcsFiles("gs://blind").read("a")
 

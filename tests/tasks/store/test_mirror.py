@@ -15,6 +15,7 @@ from tasks.store.gcs import GcsFiles
 from tasks.store.json_records import run_record_to_json
 from tasks.store.mirror import name_store
 from tasks.store.store import Mirror
+from tests.wording.sentences import Wording
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_two_machines_cannot_write_one_run(machine) -> None:  # type: ignore[no-
     first, second = machine("one").place, machine("two").place
     first.claim("runs/run-1")
     first.claim("runs/run-1")  # its own claim, after a crash
-    with pytest.raises(StoreError, match=r"runs/run-1: is being written on .* since .*--fresh.*--take-over"):
+    with pytest.raises(StoreError, match=r"runs/run-1: .*--fresh.*--take-over"):
         second.claim("runs/run-1")
     second.claim("runs/run-2")
     first.claims.give_back("runs/run-1")
@@ -116,7 +117,7 @@ def test_a_claim_is_valid_until_its_flow_run_has_ended(machine) -> None:  # type
 def test_a_damaged_claim_is_reported(machine) -> None:  # type: ignore[no-untyped-def]
     mirror = machine("one").place
     mirror.files.write("runs/run-1/writer.json", b'{"host": 1')
-    with pytest.raises(StoreError, match=r"writer\.json: is damaged; .*gcloud storage rm gs://"):
+    with pytest.raises(StoreError, match=r"writer\.json: .*gcloud storage rm gs://"):
         mirror.claim("runs/run-1")
 
 
@@ -155,7 +156,7 @@ def record_of():  # type: ignore[no-untyped-def]
     return make
 
 
-def test_a_record_replaces_only_the_known_version(machine, record_of) -> None:  # type: ignore[no-untyped-def]
+def test_a_record_replaces_only_the_known_version(machine, record_of, wording: Wording) -> None:  # type: ignore[no-untyped-def]
     first, second = machine("one"), machine("two")
     run = first.run("run-1").create()
     run.log.write_text("a log\n")
@@ -173,17 +174,19 @@ def test_a_record_replaces_only_the_known_version(machine, record_of) -> None:  
     first.place.claim("runs/run-1")
     run.write_record(record_of(first, "again"))
     second.place.files.write("runs/run-1/writer.json", late, create=True)
-    with pytest.raises(StoreError, match="another machine has recorded this run meanwhile"):
+    with pytest.raises(StoreError, match="another machine") as error:
         other.write_record(record_of(second, "late"))
+    wording("errors", error.value, STORE=second.address)
     assert other.read_record().label == "again"  # the late record is neither here nor there
 
 
-def test_a_run_recorded_meanwhile_is_not_started(machine, record_of) -> None:  # type: ignore[no-untyped-def]
+def test_a_run_recorded_meanwhile_is_not_started(machine, record_of, wording: Wording) -> None:  # type: ignore[no-untyped-def]
     first, second = machine("one"), machine("two")
     assert second.run("run-1").read_record() is None
     first.run("run-1").create().write_record(record_of(first, "done"))
-    with pytest.raises(StoreError, match="was recorded by another machine meanwhile; the same command reads it"):
+    with pytest.raises(StoreError, match="another machine") as error:
         second.place.claim("runs/run-1")
+    wording("errors", error.value, STORE=second.address)
     assert second.place.files.stat("runs/run-1/writer.json") is None
     second.run("run-1").read_record()
     second.place.claim("runs/run-1")

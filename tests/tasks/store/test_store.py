@@ -62,7 +62,7 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(tmp_path):
 @pytest.mark.parametrize("out", ["file", "file/sub", "/proc/maxview", "/sys/kernel/maxview/x", "n" * 300])
 def test_an_impossible_output_folder_is_reported_without_being_created(tmp_path, out):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"files cannot be written there \(.*\); choose another one with --out"):
+    with pytest.raises(StoreError, match=r" \(.*\); .*--out$"):
         check_writable(tmp_path / out)
     assert os.listdir(tmp_path) == ["file"]
 

@@ -1,5 +1,6 @@
 """A checkpoint in a bucket with faults: the real clients against the server on loopback."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -109,7 +110,8 @@ def test_an_unreachable_bucket_is_one_message(
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free_port()}")
     assert call_command(["verify", gcs_url]) == 2
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("", f"maxview: {gcs_url}/: the bucket does not answer (RetryError); try again\n")
+    assert shown.out == ""
+    assert re.fullmatch(rf"maxview: {gcs_url}/: [^\n]*\(RetryError\)[^\n]*\n", shown.err)
 
 
 @pytest.fixture

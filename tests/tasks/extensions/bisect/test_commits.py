@@ -13,6 +13,7 @@ from tasks.extensions.bisect.points import find_span, read_versions
 from tasks.resolve.code_digest import digest_code
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.refs import ResolvedRef
+from tests.wording.sentences import Wording
 
 type Git = Callable[..., str]
 
@@ -74,7 +75,7 @@ def test_a_good_commit_from_a_merge_begins_the_line_there(history: tuple[Path, G
     assert [one.commit.subject for one in line] == ["add right", "merge side", "add five"]
 
 
-def test_bad_input_is_one_clear_sentence(history: tuple[Path, Git], tmp_path: Path) -> None:
+def test_bad_input_is_one_clear_sentence(history: tuple[Path, Git], tmp_path: Path, wording: Wording) -> None:
     folder, git = history
     git("checkout", "-q", "--orphan", "other")
     git("commit", "-qm", "another beginning")
@@ -88,7 +89,8 @@ def test_bad_input_is_one_clear_sentence(history: tuple[Path, Git], tmp_path: Pa
         (line,) = caught.value.problems
         return line
 
-    assert refused("main", "v1") == "good and bad are swapped: 'v1' comes before 'main': --good v1 --bad main"
+    assert refused("main", "v1").endswith("--good v1 --bad main")
+    wording("errors", refused("main", "v1"))
     assert "unrelated histories" in refused("other", "main")
     assert refused("apart", "main").endswith(f"try --good {git('rev-parse', 'v1')[:9]}")
     assert refused("main", "main").endswith(

@@ -25,6 +25,7 @@ from tasks.records import (
 from tasks.records.compared_case import MetricDiff
 from tasks.records.plan import SharedStart
 from tasks.records.run import START_FILE, START_FOLDER
+from tests.wording.sentences import Wording
 
 type MakeRecord = Callable[..., ComparisonRecord]
 
@@ -42,15 +43,18 @@ def test_a_differing_tensor_is_reported_first() -> None:
 
 
 @pytest.mark.parametrize("program", [SAME, OTHER])
-def test_a_difference_of_the_compiled_programs_alone_is_reported_as_such(program: ProgramExplanation) -> None:
+def test_a_difference_of_the_compiled_programs_alone_is_reported_as_such(
+    program: ProgramExplanation, wording: Wording
+) -> None:
     rounded = EQUAL.model_copy(update={"different_results": ("parameter w",)})
     found = _say_headline(rounded, program, None, None)
-    assert found.startswith("one function in float64; as run, the arms round differently from here")
-    assert found.endswith("at its end parameter w differ")
+    assert found.startswith("one function in float64; ")
+    assert "parameter w" in found
+    wording("reasons", found)
 
 
-def test_one_computation_leaves_only_the_arguments_and_the_host() -> None:
-    assert _say_headline(EQUAL, SAME, None, None).endswith("only what each is given, and its host, can differ")
+def test_one_computation_leaves_only_the_arguments_and_the_host(wording: Wording) -> None:
+    wording("reasons", _say_headline(EQUAL, SAME, None, None))
 
 
 @pytest.mark.parametrize(("kept", "shared"), [({}, True), ({"state.w": "shape (2,) here, (3,) there"}, False)])

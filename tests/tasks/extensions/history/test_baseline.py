@@ -14,6 +14,7 @@ from tasks.resolve.blessed import bless, blessed_runs, check_baselines
 from tasks.store import Store, StoreError, open_store
 from tasks.store.baselines import find_baseline, is_baseline_place, read_baseline
 from tasks.store.stored_comparisons import newest_comparisons
+from tests.wording.sentences import Wording
 
 type Night = Callable[..., ComparisonRecord]
 
@@ -102,29 +103,34 @@ def test_renewing_keeps_old_values_reason_and_commit(night: Night, store: Store,
     ]  # fmt: skip
 
 
-def test_failed_or_missing_runs_are_not_blessed(night: Night, store: Store, folder: str) -> None:
+def test_failed_or_missing_runs_are_not_blessed(night: Night, store: Store, folder: str, wording: Wording) -> None:
     record = night(1)
     dead = record.model_copy(update={"candidate": record.candidate.model_copy(update={"exit_code": 1})})
-    with pytest.raises(ConfigError, match="did not end well: a failed run is no baseline"):
+    with pytest.raises(ConfigError, match="a failed run") as error:
         bless(dead, store, "no", folder)
+    wording("errors", error.value)
     store.run_of_log(record.candidate.logs[0]).record.unlink()
     with pytest.raises(ConfigError, match=r"is no longer in .*: compare again"):
         bless(record, store, "no", folder)
     assert not Path(folder).exists()
 
 
-def test_a_missing_and_a_damaged_file_say_what_to_type(night: Night, store: Store, folder: str) -> None:
+def test_a_missing_and_a_damaged_file_say_what_to_type(
+    night: Night, store: Store, folder: str, wording: Wording
+) -> None:
     record = night(1)
     plan = candidate_of(record, store).plan
     assert plan is not None
-    with pytest.raises(ConfigError, match=r"no blessed runs of 01_base; .*maxview bless linen-vs-nnx --case 01_base"):
+    with pytest.raises(ConfigError, match=r"maxview bless linen-vs-nnx --case 01_base") as error:
         check_baselines([plan], folder)
+    wording("errors", error.value)
     path, _ = bless(record, store, "the first", folder)
     check_baselines([plan], folder)
     document = json.loads(path.read_text())
     path.write_text(json.dumps(document | {"blessings": "none"}))
-    with pytest.raises(StoreError, match=r"01_base\.json: is damaged: .*maxview bless COMPARISON"):
+    with pytest.raises(StoreError, match=r"01_base\.json: .*maxview bless COMPARISON") as error:
         check_baselines([plan], folder)
+    wording("errors", error.value)
     path.write_text(json.dumps(document | {"version": 99}))
     with pytest.raises(StoreError, match="is not a baseline file of this version"):
         check_baselines([plan], folder)

@@ -20,6 +20,7 @@ from tasks.extensions.history.series import find_series
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import RunDirectory, Store, StoreError, open_store
+from tests.wording.sentences import Wording
 
 type Night = Callable[..., ComparisonRecord]
 
@@ -166,11 +167,12 @@ def test_the_history_is_rebuilt_from_the_folders_alone(store: Store, night: Nigh
     )  # now one comparison contains them
 
 
-def test_a_damaged_file_is_named(store: Store, night: Night) -> None:
+def test_a_damaged_file_is_named(store: Store, night: Night, wording: Wording) -> None:
     append_comparison(night(1), store)
     store.files.write("history/2026-11-09/broken.parquet", b"PAR1 no more")
-    with pytest.raises(StoreError, match=r"broken\.parquet: is no history table .*--rebuild"):
+    with pytest.raises(StoreError, match=r"broken\.parquet: .*--rebuild") as error:
         load_history(store.files)
+    wording("errors", error.value)
 
 
 def test_columns_of_other_versions_are_accepted(store: Store, night: Night) -> None:

@@ -13,6 +13,7 @@ from tasks.extensions.history.history_table import append_comparison
 from tasks.extensions.history.page import write_history_page
 from tasks.records import ComparisonRecord
 from tasks.store import Store, StoreError, open_store
+from tests.wording.sentences import Wording, line_with
 
 SERVER = Path(__file__).parents[3] / "standins" / "gcs.py"
 
@@ -42,14 +43,17 @@ def viewer(
             server.terminate()
 
 
-def test_a_bucket_without_the_right_to_write(viewer: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_bucket_without_the_right_to_write(
+    viewer: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, wording: Wording
+) -> None:
     with pytest.raises(StoreError, match=r"storage\.objects\.create"):
         open_store(viewer)
     before = [(entry.name, entry.version) for entry in open_store(viewer, reading=True).files.entries()]
     assert call_command(["history", "--metric", "step_time_s", "--out", viewer]) == 3
     shown = capsys.readouterr()
     assert "step_time_s" in shown.out
-    assert "gs://viewer: may only be read, so the page stays on this machine" in shown.err
+    assert "gs://viewer: " in shown.err
+    wording("errors", shown.err)
     (page,) = (tmp_path / "cache").rglob("history.html")
     assert f"page: {page}" in shown.out
     assert "link:" not in shown.out  # there is no such object
@@ -77,13 +81,17 @@ def test_a_missing_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureF
         (tmp_path / "file").write_text("not a folder")
         assert call_command(["history", "--out", str(out)]) == 2
         reported = " ".join(capsys.readouterr().err.split())
-        assert "does not exist; name a folder written by maxview with --out" in reported
         assert str(out) in reported.replace(" ", "")
+        assert reported.endswith("--out")
     assert os.listdir(tmp_path) == ["file"]
 
 
 def test_a_read_only_folder(
-    store: Store, night: Night, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    store: Store,
+    night: Night,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Wording,
 ) -> None:
     append_comparison(night(1), store)
     before = sorted(store.path.rglob("*"))
@@ -93,11 +101,12 @@ def test_a_read_only_folder(
     shown = capsys.readouterr()
     assert "step_time_s" in shown.out
     assert "page:" not in shown.out
-    assert f"{store.path}: may only be read, so no page is written" in shown.err
+    wording("errors", line_with(shown.err, f"{store.path}: "))
     assert sorted(store.path.rglob("*")) == before
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(StoreError, match=r"you have no read access; ask its owner to run: chmod a\+rX"):
+    with pytest.raises(StoreError, match=r"chmod a\+rX") as error:
         open_store(store.path, reading=True)
+    wording("errors", error.value)
 
 
 def test_a_read_only_disk() -> None:

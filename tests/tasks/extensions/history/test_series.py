@@ -10,6 +10,7 @@ from tasks.extensions.history.history_table import append_comparison, load_histo
 from tasks.extensions.history.series import Night, Series, find_series, judge, judge_history
 from tasks.records import ComparisonRecord
 from tasks.store import Store
+from tests.wording.sentences import Wording
 
 type Shift = Callable[[int], float]
 
@@ -56,22 +57,21 @@ def make(
     )  # fmt: skip
 
 
-def test_a_change_of_both_arms_is_the_machines_or_mains_not_the_branchs() -> None:
+def test_a_change_of_both_arms_is_the_machines_or_mains_not_the_branchs(wording: Wording) -> None:
     judged = judge(make(from_20, from_20))
     assert [(event.line, event.cause) for event in judged.events] == [("baseline", "shared"), ("candidate", "shared")]
     event = judged.events[0]
-    assert event.meaning == "the machine drifted, not your branch: the ratio of the two is stable"
+    assert event.meaning.startswith("the machine drifted, ")
+    wording("reasons", event.meaning)
     assert (event.before.comparison_id, event.after.comparison_id) == ("c19", "c20")
     assert event.worse
     assert event.change.relative == pytest.approx(0.2, abs=0.01)
 
 
-def test_suspects_that_changed_with_the_baseline_are_named() -> None:
+def test_suspects_that_changed_with_the_baseline_are_named(wording: Wording) -> None:
     judged = judge(make(from_20, from_20, jax=from_20, commit=from_20))
-    assert judged.events[0].meaning == (
-        "the machine or what both arms share or JAX (0.1.0 became 0.1.2) drifted, "
-        "not your branch: the ratio of the two is stable"
-    )
+    assert "JAX (0.1.0 became 0.1.2)" in judged.events[0].meaning
+    wording("reasons", judged.events[0].meaning)
 
 
 def test_a_change_of_the_candidate_alone_is_the_candidates() -> None:
@@ -81,12 +81,13 @@ def test_a_change_of_the_candidate_alone_is_the_candidates() -> None:
     assert "the change is in branch" in next(e.meaning for e in judged.events if e.line == "ratio")
 
 
-def test_a_change_of_the_baseline_alone_is_the_baselines() -> None:
+def test_a_change_of_the_baseline_alone_is_the_baselines(wording: Wording) -> None:
     judged = judge(make(from_20, flat))
     causes = {event.line: event.cause for event in judged.events}
     assert causes == {"baseline": "baseline", "ratio": "baseline"}
     ratio = next(event for event in judged.events if event.line == "ratio")
-    assert ratio.meaning == "main moved and branch did not: the change is in main"
+    assert ratio.meaning.endswith(" in main")
+    wording("reasons", ratio.meaning)
 
 
 def test_a_higher_rate_is_an_improvement() -> None:
@@ -134,9 +135,11 @@ def test_a_calm_series_has_no_event() -> None:
     assert not judged.notes
 
 
-def test_few_nights_give_the_number_of_needed_nights() -> None:
+def test_few_nights_give_the_number_of_needed_nights(wording: Wording) -> None:
     judged = judge(make(flat, flat, nights=4))
-    assert judged.notes == ("4 nights: a change of level needs three before and three after it",)
+    (note,) = judged.notes
+    assert note.startswith("4 nights: ")
+    wording("reasons", note)
 
 
 def test_series_come_out_of_the_history(store: Store, night: Callable[..., ComparisonRecord]) -> None:

@@ -25,6 +25,7 @@ from tasks.launch.processes import members
 from tasks.records import RunPlan
 from tasks.store import RunDirectory, StoreError
 from tests.tasks.launch.conftest import wait_for
+from tests.wording.sentences import Wording, line_with
 
 type Start = Callable[..., LocalHandle]
 type MakePlan = Callable[..., RunPlan]
@@ -107,9 +108,9 @@ def test_output_arrives_as_it_is_written(start: Start) -> None:
     assert "EXIT_CODE" not in text_of(handle)
 
 
-def test_a_command_that_cannot_start_is_reported(start: Start) -> None:
+def test_a_command_that_cannot_start_is_reported(start: Start, wording: Wording) -> None:
     log = end_of(start("", argv=("/nowhere/trainer", "x")))
-    assert "maxview: cannot start /nowhere/trainer: No such file or directory\n" in log
+    wording("log", line_with(log, " /nowhere/trainer: "))
     assert log.endswith("\nEXIT_CODE=127\n")
 
 
@@ -141,12 +142,12 @@ def test_stop_gives_the_trainer_its_grace_period(start: Start) -> None:
     assert not any(members(handle))
 
 
-def test_stop_kills_a_trainer_that_ignores_sigterm(start: Start) -> None:
+def test_stop_kills_a_trainer_that_ignores_sigterm(start: Start, wording: Wording) -> None:
     handle = start(STUBBORN, grace_s=0.3)
     wait_for(lambda: is_up(handle))
     process_group.stop(handle)
     log = text_of(handle)
-    assert "maxview: still running 0.3 s after SIGTERM, killing it\n" in log
+    wording("log", line_with(log, " 0.3 s after SIGTERM"))
     assert log.endswith("\nEXIT_CODE=137\n")
 
 
@@ -174,10 +175,10 @@ def test_ctrl_c_in_the_supervisors_terminal_ends_the_run_too(start: Start) -> No
     assert end_of(handle).endswith("\nEXIT_CODE=143\n")
 
 
-def test_the_time_limit_ends_the_run(start: Start) -> None:
+def test_the_time_limit_ends_the_run(start: Start, wording: Wording) -> None:
     handle = start(SLEEP, time_limit_s=1)
     log = end_of(handle)
-    assert "maxview: time limit of 1 s reached, ending the run (time_limit_s of the target sets it)\n" in log
+    wording("log", line_with(log, " 1 s reached"))
     assert log.endswith("\nEXIT_CODE=124\n")
 
 
@@ -320,11 +321,12 @@ def test_the_command_runs_in_the_trainers_folder(start: Start) -> None:
 # ---------------------------------------------------------------- one log, one run
 
 
-def test_a_second_launch_into_one_log_is_refused(start: Start) -> None:
+def test_a_second_launch_into_one_log_is_refused(start: Start, wording: Wording) -> None:
     first = start(SLEEP)
     wait_for(lambda: is_up(first))
-    with pytest.raises(LaunchError, match=r"another process is still writing it .*end it, or choose another --out"):
+    with pytest.raises(LaunchError, match=r"choose another --out") as error:
         start("print('second')")
+    wording("errors", error.value, PID=os.getpid())
     assert "second" not in text_of(first)
     assert process_group.is_alive(first)
 
@@ -368,14 +370,17 @@ def test_a_launcher_killed_before_it_stored_the_handle_starts_nothing(
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_refused(make_plan: MakePlan, directory: RunDirectory) -> None:
     directory.path.chmod(0o500)
-    with pytest.raises(LaunchError, match="cannot be written: Permission denied; choose another --out"):
+    with pytest.raises(LaunchError, match="Permission denied; choose another --out"):
         process_group.launch(make_plan("pass"), directory.log)
 
 
-def test_a_log_path_that_is_not_a_file_is_refused(make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_a_log_path_that_is_not_a_file_is_refused(
+    make_plan: MakePlan, directory: RunDirectory, wording: Wording
+) -> None:
     directory.log.mkdir()
-    with pytest.raises(LaunchError, match="cannot be written: Is a directory; choose another --out"):
+    with pytest.raises(LaunchError, match="Is a directory; choose another --out") as error:
         process_group.launch(make_plan("pass"), directory.log)
+    wording("errors", error.value)
 
 
 # ---------------------------------------------------------------- alive or not
@@ -424,22 +429,24 @@ def test_an_ended_run_leaves_no_zombie(start: Start) -> None:
 # ---------------------------------------------------------------- files that would block a reader or fill a disk
 
 
-def test_an_endless_log_is_ended(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_log_is_ended(start: Start, monkeypatch: pytest.MonkeyPatch, wording: Wording) -> None:
     monkeypatch.setattr(process_group, "LOG_LIMIT_MB", 3)
     handle = start("import os\nwhile True: os.write(1, b'x' * 65536 + b'\\n')")
     log = end_of(handle)
-    assert "\nmaxview: the log exceeds 3 MB, ending the run\n" in log
+    wording("log", line_with(log, " 3 MB, "))
     assert log.endswith(f"\nEXIT_CODE={128 + signal.SIGXFSZ}\n")
 
 
 def test_a_run_that_fills_its_log_and_ignores_sigterm_is_killed_at_once(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    wording: Wording,
 ) -> None:
     """In two seconds of grace it would write gigabytes."""
     monkeypatch.setattr(process_group, "LOG_LIMIT_MB", 3)
     endless = "import os, signal\nsignal.signal(15, signal.SIG_IGN)\nwhile True: os.write(1, b'x' * 65536 + b'\\n')"
     log = end_of(start(endless))
-    assert "\nmaxview: the log exceeds 6 MB after SIGTERM, killing the run\n" in log
+    wording("log", line_with(log, " 6 MB after SIGTERM"))
     assert "still running" not in log
     assert log.endswith(f"\nEXIT_CODE={128 + signal.SIGXFSZ}\n")
 

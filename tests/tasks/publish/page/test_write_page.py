@@ -32,6 +32,7 @@ from tasks.records import (
 from tasks.records.text import visible
 from tasks.scrape import scrape_text
 from tasks.store.atomic import StoreError
+from tests.wording.sentences import Wording
 
 VOID = {"meta", "link", "img", "input", "br"}
 
@@ -265,16 +266,19 @@ def test_the_logs_are_complete_with_their_own_line_numbers(
     start = page_000.line("NNX", "XPK Start")
     assert next(iter(log_lines(tmp_path, "candidate", root))) == f"candidate-L{start}"
     folded = data(root)["logs"]["candidate"]["folds"]
-    assert folded == [[start + 2, start + 4, "NotImplementedError: Pure NNX support has not been implemented yet."]]
+    last = page_000.line("NNX", "NotImplementedError:")
+    assert folded == [[start + 2, start + 4, log_lines(tmp_path, "candidate", root)[f"candidate-L{last}"]]]
 
 
-def test_a_dead_arm_is_shown_with_its_cause(tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines) -> None:
+def test_a_dead_arm_is_shown_with_its_cause(
+    tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines, wording: Wording
+) -> None:
     root = read(write_page(record_000, tmp_path, log_lines=logs_000))
     death = root.one("section", id="death-candidate")
-    assert root.one("h1").text.endswith(" died before its first step: not implemented.")
+    wording("reasons", root.one("h1").text)
     cause = death.one("p", class_="cause")
-    assert cause.text == "NotImplementedError: Pure NNX support has not been implemented yet."
-    assert "NotImplementedError" in log_lines(tmp_path, "candidate", root)[cause.one("a").attributes["href"][1:]]
+    assert cause.text == log_lines(tmp_path, "candidate", root)[cause.one("a").attributes["href"][1:]]
+    assert cause.text.startswith("NotImplementedError: ")
     assert "Traceback (most recent call last):" in death.one("pre").text
     for cell in root.one("section", id="metrics").all("td", class_="num"):
         assert cell.text, "a blank cell hides a dead run"
@@ -283,7 +287,7 @@ def test_a_dead_arm_is_shown_with_its_cause(tmp_path: Path, record_000: Comparis
     ]  # the first screen tells how it ended
     dead = root.one("tr", id="m-tflops_per_device").one("td", data_label="candidate")
     assert (dead.text, dead.one("a").attributes["href"]) == ("–, died", "#death-candidate")
-    assert "Loss, Step time: NNX: died before its first step" in root.one("section", id="curves").text
+    assert "Loss, Step time: NNX: " in root.one("section", id="curves").text
 
 
 def test_a_page_without_logs_says_so(tmp_path: Path, record_002: ComparisonRecord) -> None:
@@ -410,7 +414,7 @@ def test_undrawable_values_are_listed_beside_the_chart(tmp_path: Path, record_00
 
     record = record_002.model_copy(update={"curves": tuple(map(spoilt, record_002.curves))})
     root = read(write_page(record, tmp_path, log_lines={}))
-    assert "main: not a finite number at step 5 and 1 more" in root.one("section", id="curves").text
+    assert re.search(r"main: .* at step 5 and 1 more", root.one("section", id="curves").text)
     trace = curve(tmp_path, 0)[0]
     assert trace["values"][4:8] == [record_002.curves[0].values[4], None, None, record_002.curves[0].values[7]]
 
@@ -478,17 +482,25 @@ def test_a_failed_page_leaves_the_old_one(tmp_path: Path, record_002: Comparison
     ]
 
 
-def test_the_commits_between_the_refs_are_listed(tmp_path: Path, record_002: ComparisonRecord, hostile: str) -> None:
+def test_the_commits_between_the_refs_are_listed(
+    tmp_path: Path, record_002: ComparisonRecord, hostile: str, wording: Wording
+) -> None:
     own = Commit(sha="1b5e4eb5a" + "0" * 31, time="2026-04-17T10:11:12+02:00", author="A. Uthor", subject=hostile)
     reported = {"commits": {record_002.candidate.name: (own,)}}
     between = {"candidate": record_002.candidate.model_copy(update={"commit": own.sha})}
     root = read(write_page(record_002.model_copy(update=reported | between), tmp_path, log_lines={}))
     commits = root.one("details", id="d-commits")
-    assert commits.one("summary").text == "Commits 0 only in the baseline, 1 only in the candidate"
+    assert re.findall(r"\d+", commits.one("summary").text) == [
+        "0",
+        "1",
+    ]  # of the baseline alone, of the candidate alone
+    wording("parts", commits.one("summary").text)
     assert visible(hostile).split() == commits.one("tbody").one("td", class_="why").text.split()
 
 
-def test_the_diff_of_a_working_tree_is_kept(tmp_path: Path, record_002: ComparisonRecord, hostile: str) -> None:
+def test_the_diff_of_a_working_tree_is_kept(
+    tmp_path: Path, record_002: ComparisonRecord, hostile: str, wording: Wording
+) -> None:
     edited = CodeVersion(
         name="feature + 1 changed file", sha="2" * 40, head="3" * 40, subject="a feature", changed=("a.py",),
         diff=f"-one\n+{hostile}",
@@ -496,7 +508,8 @@ def test_the_diff_of_a_working_tree_is_kept(tmp_path: Path, record_002: Comparis
     root = read(write_page(record_002.model_copy(update={"code": {record_002.candidate.name: edited}}), tmp_path,
                            log_lines={}))  # fmt: skip
     shown = root.one("details", id="d-edits-candidate")
-    assert shown.one("summary").text == "Uncommitted changes of the candidate, to its commit 333333333: a.py"
+    assert shown.one("summary").text.endswith("candidate, to its commit 333333333: a.py")
+    wording("parts", shown.one("summary").text)
     assert shown.one("pre").text.split() == ["-one", *f"+{visible(hostile)}".split()]
     assert "feature + 1 changed file a feature" in " ".join(root.one("ul", id="compared").text.split())
     assert ("3" * 40) in root.one("details", id="d-commits").text  # the user's clone lacks the other commit

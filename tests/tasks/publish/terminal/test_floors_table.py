@@ -29,7 +29,7 @@ def test_a_row_for_every_case_with_its_failed_floors() -> None:
     (pipeline,) = [line for line in lines if "12_pipeline" in line]
     assert base.split() == ["01_base", "✓", "✓", "✓"]
     assert dropout.split()[:4] == ["03_dropout", "✓", "✗", "?"]
-    assert "same bits: 03_dropout says; same checkpoint: 03_dropout says" in dropout
+    assert dropout.index("same bits: 03_dropout says; ") < dropout.index("same checkpoint: 03_dropout says")
     assert pipeline.split()[1:4] == ["–"] * 3
     assert "not run: needs 8 devices, cpu has 1" in pipeline
 

@@ -14,6 +14,7 @@ from tasks.publish.content.verdict_words import AGAIN, difference_text, name_row
 from tasks.publish.terminal.report import print_comparison
 from tasks.publish.terminal.typed_command import as_typed
 from tasks.records import ComparisonRecord, Curve, MetricDiff, NextStep
+from tests.wording.sentences import Wording
 
 
 def report(
@@ -58,15 +59,13 @@ def test_no_number_is_broken_at_80_columns(record_002: ComparisonRecord) -> None
     assert max(len(line) for line in lines if not line.startswith("next: ")) <= 80
 
 
-def test_the_verdict_comes_first_and_the_next_command_last(record_002: ComparisonRecord) -> None:
+def test_the_verdict_comes_first_and_the_next_command_last(record_002: ComparisonRecord, wording: Wording) -> None:
     lines = report(record_002).strip().splitlines()
     assert lines[0].startswith("? UNKNOWN")
     assert flat("\n".join(lines[1:5])).strip().lower().find(record_002.headline) >= 0
     assert "  page  out/index.html" in lines
     assert record_002.next_command == ""  # the two cannot be compared: other logs are needed
-    assert flat("\n".join(lines[-3:])).endswith(
-        "each from its own commit, with equal JAX and host process. Replace these logs with the new ones."
-    )
+    wording("next_steps", flat("\n".join(lines[-3:])).partition("next ")[2])
     lines = (
         report(record_002.model_copy(update={"next_step": NextStep(kind="by hand", argv=("maxview", "history"))}))
         .strip()
@@ -147,7 +146,9 @@ def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_shown(record_000: Comp
     cells = ["TFLOP/s", "191.408", "–, died", "—", "· not judged"]  # 13.59 / 0.071 s
     assert re.split(r"\s{2,}", table_line(text, "TFLOP/s")) == cells
     assert "died before its first step: not implemented." in flat(text)
-    assert "    NotImplementedError: Pure NNX support has not been implemented yet." in text.splitlines()
+    cause = record_000.candidate.cause_of_death
+    assert cause is not None
+    assert f"    {cause.type}: {cause.message}" in text.splitlines()
     (log,) = record_000.candidate.logs
     assert f"  line {page_000.line('NNX', 'NotImplementedError:')} of {log}" in text.splitlines()
 
@@ -173,7 +174,7 @@ def test_floors_and_checkpoints_are_named_with_their_state(
     assert re.search(r"^✗ same bits +step 4: 8.459 and 8.458", text, re.MULTILINE)
     assert re.search(r"^\? not proved \(announced\) +baseline 0: ", text, re.MULTILINE)
     assert re.search(r"^✓ content recorded +baseline 0 *$", report(record_000), re.MULTILINE)
-    assert "9/commit_success.txt: missing: the save was cut off" in flat(report(record_000))
+    assert "9/commit_success.txt: missing: " in flat(report(record_000))
 
 
 def test_a_long_branch_name_is_folded_not_cut(record_002: ComparisonRecord) -> None:
@@ -212,7 +213,7 @@ def test_the_page_is_named_only_if_it_exists(record_002: ComparisonRecord, page:
 
 def test_metrics_in_neither_log_share_one_line(record_002: ComparisonRecord) -> None:
     text = report(record_002.model_copy(update={"absent": ("Memory %", "Program memory")}))
-    assert flat(text).count("No value on either side: Memory %, Program memory.") == 1
+    assert flat(text).count(": Memory %, Program memory.") == 1
 
 
 def test_the_brief_has_at_most_twenty_lines(record_000: ComparisonRecord, record_002: ComparisonRecord) -> None:
@@ -239,4 +240,4 @@ def test_levels_of_step_times_are_bars_in_a_terminal_only(record_002: Comparison
     assert "█" in drawn
     assert "█" not in plain
     assert re.search(r"80 ms every third step +100 ms the others", plain)
-    assert "16.7 % slower per step (80.0 → 93.3 ms on average" in flat(plain)
+    assert "16.7 % slower per step (80.0 → 93.3 ms " in flat(plain)

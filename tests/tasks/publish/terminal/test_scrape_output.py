@@ -3,12 +3,14 @@ checkpoints, restores, and the cause of the end.
 """
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from tasks.publish.terminal.scrape_output import json_text, show_reading
 from tasks.scrape import scrape_text
+from tests.wording.sentences import Wording
 
 LOG = """\
 I0418 00:00:01.000000 1351 pyconfig.py:584] Config param steps: 12
@@ -88,15 +90,19 @@ def test_a_long_table_is_printed_in_pieces(logs: Any) -> None:
     assert len(run["steps"]) == 50_000
 
 
-def test_a_resumed_run_that_died(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_run_that_died(capsys: pytest.CaptureFixture[str], wording: Wording) -> None:
     show_reading(scrape_text((LOG + DEATH).encode(), name="x"), "table", None)
     reported = " ".join(capsys.readouterr().out.split())
-    assert "checkpoint 9: commit not visible from this host, line 5" in reported
+    assert re.search(r"checkpoint 9: [^:]*, line 5 ", reported)
     assert "restored step 7, line 2" in reported
-    assert "died: out of memory on the device: RuntimeError: step 10 went wrong (line 17)" in reported
-    assert "its class is that of jax.errors.JaxRuntimeError in line 10" in reported
+    assert re.search(r"died: [^:]*: RuntimeError: step 10 went wrong \(line 17\)", reported)
+    assert "jax.errors.JaxRuntimeError in line 10" in reported
+    wording("parts", reported)
 
 
-def test_a_log_that_ends_too_early(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_that_ends_too_early(capsys: pytest.CaptureFixture[str], wording: Wording) -> None:
     show_reading(scrape_text(LOG.encode(), name="x"), "table", None)
-    assert "read 2 of 2 step lines; cut off; exit code None" in " ".join(capsys.readouterr().out.split())
+    reported = " ".join(capsys.readouterr().out.split())
+    assert "2 of 2 step lines" in reported
+    assert "exit code None" in reported
+    wording("parts", reported)

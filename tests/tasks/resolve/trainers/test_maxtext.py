@@ -17,6 +17,7 @@ from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, show_value
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
 from tasks.scrape import scrape_run
+from tests.wording.sentences import Wording
 
 OURS = frozenset(TrainConfig.model_fields) - OWN_KEYS.keys()
 BOTH = {"enable_nnx", "pure_nnx_decoder", "pure_nnx"}
@@ -147,11 +148,12 @@ def test_plain_text_is_refused_with_maxtexts_formats(config: Callable[..., Train
     assert (words["grain_file_type"], words["tokenizer_path"]) == ("parquet", "t")
 
 
-def test_a_release_without_linen_is_reported(config: Callable[..., TrainConfig]) -> None:
+def test_a_release_without_linen_is_reported(config: Callable[..., TrainConfig], wording: Wording) -> None:
     words = words_of(plan_maxtext(config("nnx"), RELEASES["0.2.5"], Path("/out/r")).argv)
     assert not set(words) & BOTH
-    with pytest.raises(ConfigError, match=r"MaxText 0\.2\.5: has NNX only, no Linen; MaxText 0\.2\.4 is the last"):
+    with pytest.raises(ConfigError, match=r"MaxText 0\.2\.5: .*MaxText 0\.2\.4 ") as error:
         plan_maxtext(config("linen"), RELEASES["0.2.5"], Path("/out/r"))
+    wording("errors", error.value)
 
 
 def test_a_renamed_key(config: Callable[..., TrainConfig]) -> None:
@@ -160,14 +162,16 @@ def test_a_renamed_key(config: Callable[..., TrainConfig]) -> None:
     assert words["cosine_learning_rate_final_fraction"] == "0.1"
 
 
-def test_all_keys_unknown_to_a_version_are_reported_at_once(config: Callable[..., TrainConfig]) -> None:
+def test_all_keys_unknown_to_a_version_are_reported_at_once(
+    config: Callable[..., TrainConfig], wording: Wording
+) -> None:
     keys = OURS - {"adam_eps_root", "rope_max_timescale"} | {"rope_max_timescales"}
     with pytest.raises(ConfigError) as caught:
         plan_maxtext(config("nnx"), installed(keys, False), Path("/out/r"))
     text = str(caught.value)
     assert "has no key 'adam_eps_root'" in text
-    assert "has no key 'rope_max_timescale' (did you mean 'rope_max_timescales'?)" in text
-    assert "has Linen only, no NNX" in text
+    assert "'rope_max_timescale' (did you mean 'rope_max_timescales'?)" in text
+    wording("errors", text)
 
 
 def test_values_that_omegaconf_would_misread_are_refused(config: Callable[..., TrainConfig]) -> None:
@@ -239,7 +243,7 @@ def test_files_without_metrics(tmp_path: Path) -> None:
     assert read_maxtext_metrics(tmp_path / "none") is None
     path = tmp_path / "m.jsonl"
     path.write_text("nonsense\n")
-    with pytest.raises(ValueError, match=r"m\.jsonl:1: not a JSON object with a step: 'nonsense'"):
+    with pytest.raises(ValueError, match=r"m\.jsonl:1: .*'nonsense'"):
         read_maxtext_metrics(path)
 
 

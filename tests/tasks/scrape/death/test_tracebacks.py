@@ -53,7 +53,7 @@ def test_the_exception_under_a_mark(form: str, mark: str) -> None:
     texts = [form.format(n=1), form.format(n=2), *TRACEBACK]
     error = error_of([mark.format(n=number) + text for number, text in enumerate(texts, 1)])
     assert (error.type, error.kind, error.line) == ("torch.OutOfMemoryError", "device_oom", 7)
-    assert error.message == "CUDA out of memory. Tried to allocate 2.00 GiB."
+    assert TRACEBACK[-1].endswith(f": {error.message}")
 
 
 @pytest.mark.parametrize("form", [MAXTEXT, MEGATRON], ids=["maxtext", "megatron"])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tasks.scrape import LogFormatError, scrape_text
+from tests.wording.sentences import Wording
 
 HEAD = """MaxView
 
@@ -98,9 +99,10 @@ def test_one_log_missing(logs: Any, there: str, missing: str) -> None:
             scrape_text(data, name="page.txt")
 
 
-def test_no_log_at_all() -> None:
-    with pytest.raises(LogFormatError, match=r"page\.txt: has 0 of the logs of Linen and NNX; open both logs"):
+def test_no_log_at_all(wording: Wording) -> None:
+    with pytest.raises(LogFormatError, match=r"page\.txt: has 0 of ") as error:
         scrape_text(HEAD.encode(), name="page.txt")
+    wording("errors", error.value)
 
 
 def test_logs_without_headings_by_order(logs: Any) -> None:

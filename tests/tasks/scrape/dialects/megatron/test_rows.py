@@ -351,7 +351,7 @@ def test_a_rank_that_only_lost_a_peer_is_not_the_cause() -> None:
     ).error
     assert error is not None
     assert (error.type, error.kind, error.line) == ("torch.OutOfMemoryError", "device_oom", 8)
-    assert error.why == "1 more only reports that something died elsewhere"
+    assert error.why.startswith("1 more only reports ")
 
 
 def test_the_exception_of_a_ray_worker() -> None:
