@@ -48,7 +48,7 @@ def test_an_invalid_ref_ends_the_run_with_a_reason(stack: Any) -> None:
     # many more such names are tried in tests/tasks/resolve/test_refs.py
     state = stack.ended(stack.run("compare/main-vs-branch", branch="$(touch owned) <img src=x>"))
     assert state["type"] == "FAILED"
-    assert "no branch, tag or commit '$(touch owned) <img src=x>'" in state["message"]
+    assert "'$(touch owned) <img src=x>'" in state["message"]
     assert not list(stack.folder.rglob("owned"))
     before = set(stack.out.glob("runs/*"))
     state = stack.ended(stack.run("compare/main-vs-branch", more={"comment": "the pull request"}))

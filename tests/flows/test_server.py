@@ -224,7 +224,7 @@ def test_the_embedded_server_cannot_start(
         assert "sqlite3" in result.stderr
         assert f"Its folder is {home}: move its prefect.db away" in result.stderr
     else:
-        assert f"{home}, Prefect's home, cannot be written: set PREFECT_HOME" in result.stderr
+        assert f"{home}, Prefect's home, " in result.stderr
     assert "PREFECT_HOME" in result.stderr
     assert "Traceback" not in result.stderr
     assert not list((tmp_path / "maxview-out").rglob("*.json"))

@@ -22,6 +22,7 @@ from model.train.data_source import make_source
 from model.train.loop import train
 from model.train.step import HOST, declare_state, init_state, lower_step
 from model.train.stop import StopSignal
+from tests.wording.sentences import Wording
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -172,10 +173,11 @@ def test_a_stopped_and_resumed_run_ends_like_an_uninterrupted_one(
             changes = {"run_name": name, "pure_nnx": pure_nnx, "resume_after_step": 2}
             config = mini_config("14_resume", base_output_directory=tmp_path, **changes)
             assert train(config, StopSignal(), other) == 0
-    assert caplog.text.count("restored after step 2 has the same bits in all 39 arrays as an uninterrupted run") == 2
+    assert len(re.findall(r"restored after step 2 .* same bits in all 39 arrays", caplog.text)) == 2
     assert json.loads((tmp_path / "nnx" / "program.json").read_text())["cross_restore"]["holds"] is True
 
 
-def test_a_resume_after_the_end_is_refused(mini_config: MiniConfig) -> None:
-    with pytest.raises(ConfigError, match="resume_after_step must be less than steps - 1"):
+def test_a_resume_after_the_end_is_refused(mini_config: MiniConfig, wording: Wording) -> None:
+    with pytest.raises(ConfigError, match=r"resume_after_step .*steps - 1") as error:
         mini_config("14_resume", steps=5)
+    wording("errors", error.value)

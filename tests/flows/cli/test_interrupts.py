@@ -1,6 +1,7 @@
 """Early and repeated Ctrl-C, and killed servers, with real processes."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,9 +16,11 @@ import psutil
 import pytest
 
 from tasks.services.server import EmbeddedServer, ServerError, answers
+from tests.wording.sentences import Wording
 
 ROOT = Path(__file__).parents[3]
 START = "import sys; from flows.cli.start import main; sys.argv[1:] = {words}; {before}; main()"
+INTERRUPTED = re.compile(r"maxview: interrupted; [^\n]+\n")  # nothing else, such as a traceback
 
 
 started: list["subprocess.Popen[str]"] = []
@@ -55,12 +58,14 @@ sys.meta_path.insert(0, Asked())
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3])
-def test_while_it_is_loading(after_s: float, tmp_path: Path) -> None:
+def test_while_it_is_loading(after_s: float, tmp_path: Path, wording: Wording) -> None:
     process = start(["compare", "linen-vs-nnx"], before=f"exec({ASKED!r})", cwd=tmp_path)
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, "maxview: interrupted; the same command goes on from here\n")
+    assert process.returncode == 130
+    assert INTERRUPTED.fullmatch(said)
+    wording("errors", said)
     assert not list(tmp_path.iterdir())
 
 
@@ -88,7 +93,8 @@ def test_the_second_ctrl_c_ends_everything_at_once(wait: str, tmp_path: Path) ->
     assert process.stdout.readline() == "stopping\n"
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)  # instead of 300 s
-    assert (process.returncode, said) == (130, "maxview: interrupted; the same command goes on from here\n")
+    assert process.returncode == 130
+    assert INTERRUPTED.fullmatch(said)
     wait_for(lambda: is_gone(child))
 
 
@@ -138,7 +144,8 @@ def test_the_first_ctrl_c_ends_a_command_without_jobs(tmp_path: Path) -> None:
     process = start([], before=f"exec({SWALLOWS!r})", cwd=tmp_path)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)  # instead of 300 s
-    assert (process.returncode, said) == (130, "maxview: interrupted; the same command goes on from here\n")
+    assert process.returncode == 130
+    assert INTERRUPTED.fullmatch(said)
 
 
 # a flow with a job, whose server is away for a long time
@@ -177,7 +184,7 @@ def test_the_first_ctrl_c_ends_the_jobs_without_waiting_for_a_dead_server(block:
         process.send_signal(signal.SIGINT)
         done, said = process.communicate(timeout=60)  # instead of 300 s
     assert (process.returncode, done) == (130, "stopped\n")
-    assert said == "maxview: interrupted; the same command goes on from here\n"
+    assert INTERRUPTED.fullmatch(said)
 
 
 # a stand-in for Prefect's health check, which starts at once
@@ -254,7 +261,7 @@ def test_a_server_killed_during_its_start_is_not_called_damaged(
     assert server.process is not None
     server.process.kill()
     server.process.wait()
-    with pytest.raises(ServerError, match=r"ended while starting: SIGKILL has ended it, .*; try again$"):
+    with pytest.raises(ServerError, match=r": SIGKILL .*; try again$"):
         server.wait()
     server.stop()
 
@@ -267,9 +274,7 @@ def test_a_full_disk_under_its_folder_is_named(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(total=10**9, used=10**9 - 10**6, free=10**6))
     server = EmbeddedServer()
     try:
-        with pytest.raises(
-            ServerError, match=r"ended while starting: No space left on device: the disk at .* has 0.00 of"
-        ):
+        with pytest.raises(ServerError, match=r"No space left on device: .* 0\.00 of"):
             server.wait()
     finally:
         server.stop()
@@ -284,7 +289,7 @@ def test_a_server_that_ends_repeatedly_is_given_up(monkeypatch: pytest.MonkeyPat
     try:
         server.keep_alive(reported.append)
         wait_for(lambda: bool(reported))
-        assert reported[0].startswith("Prefect's embedded server ends again and again: OSError: no")
+        assert "again and again: OSError: no" in reported[0]
     finally:
         server.stop()
 

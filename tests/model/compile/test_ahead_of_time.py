@@ -83,7 +83,7 @@ def test_an_error_is_stored_and_an_earlier_compiles_output_is_removed(tmp_path: 
 )
 def test_out_of_memory_is_distinguished_from_other_failures(message: str) -> None:
     assert name_error(RuntimeError(message)) == "HbmOverflow"
-    assert name_error(NotImplementedError("Pure NNX support has not been implemented yet.")) == "NotImplementedError"
+    assert name_error(NotImplementedError("Pure NNX support")) == "NotImplementedError"
     assert name_error(RuntimeError("RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem.")) == "RuntimeError"
 
 
@@ -92,12 +92,14 @@ def test_wrong_input_leaves_no_files(
 ) -> None:
     place = ["--out", str(tmp_path / "out"), "--topology"]
     assert ahead.main([*mini_arguments(hardware="tpu"), *place, "v6e-32"]) == 2
-    assert "unknown topology 'v6e-32'; there are: v5e: 1x1," in capsys.readouterr().err
+    assert "'v6e-32'; there are: v5e: 1x1," in capsys.readouterr().err
     assert ahead.main([*mini_arguments(), *place, "v6e:2x2"]) == 2
     assert "hardware=cpu, but the devices are tpu" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "libtpu", None)
     assert ahead.main([*mini_arguments(hardware="tpu"), *place, "v6e:2x2"]) == 2
-    assert capsys.readouterr().err == "libtpu, which compiles for TPUs, is not installed: uv sync --extra tpu\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("libtpu")
+    assert line.endswith(": uv sync --extra tpu")
     assert not (tmp_path / "out").exists()
 
 

@@ -15,6 +15,7 @@ from model.decoder.sharding import make_mesh
 from model.train.api import make_api
 from model.train.data_source import make_source
 from model.train.step import declare_state, init_state, lower_step, make_program
+from tests.wording.sentences import Wording
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -36,9 +37,10 @@ def test_minus_one_takes_all_remaining_devices(
 
 
 @pytest.mark.parametrize("fsdp", [3, 16])
-def test_a_mesh_that_does_not_use_all_devices_is_refused(fsdp: int, mini_config: MiniConfig) -> None:
-    with pytest.raises(ConfigError, match=rf"ici_fsdp_parallelism={fsdp}.*a mesh of {fsdp} devices, and there are 8"):
+def test_a_mesh_that_does_not_use_all_devices_is_refused(fsdp: int, mini_config: MiniConfig, wording: Wording) -> None:
+    with pytest.raises(ConfigError, match=rf"ici_fsdp_parallelism={fsdp}.* {fsdp} devices, .* 8") as error:
         make_mesh(mini_config(ici_fsdp_parallelism=fsdp))
+    wording("errors", error.value)
 
 
 class Chip(NamedTuple):

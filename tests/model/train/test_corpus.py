@@ -22,6 +22,7 @@ from model.train.data_source import DataSource, make_source
 from model.train.loop import train
 from model.train.stop import StopSignal
 from model.train.tokens import ByteTokenizer
+from tests.wording.sentences import Wording
 
 type MiniConfig = Callable[..., TrainConfig]
 TEXTS = ["one text", "another", "ä third, which is longer than a sequence of sixteen tokens", "x", "the last of them"]
@@ -128,17 +129,18 @@ def test_a_record_in_the_middle_that_is_not_text(packing: Callable[..., TrainCon
     writer.close()
     files = dict.fromkeys(("grain_train_files", "grain_eval_files"), f"{tmp_path}/*.arrayrecord")
     config = packing(**files, grain_file_type="arrayrecord", eval_interval=1)
-    with pytest.raises(ConfigError, match=r"grain_eval_files: a record is not UTF-8: b'caf\\xe9'"):
+    with pytest.raises(ConfigError, match=r"grain_eval_files: .*UTF-8: b'caf\\xe9'"):
         make_source(config, make_mesh(config, jax.devices()[:1]), evaluation=True).next()
 
 
-def test_the_search_for_a_batch_ends_if_all_texts_are_empty() -> None:
+def test_the_search_for_a_batch_ends_if_all_texts_are_empty(wording: Wording) -> None:
     cut = CutTexts(ByteTokenizer(), 16, "grain_train_files")
     assert not any(cut.flat_map(b"") for _ in range(9_999))
     assert cut.flat_map("a text")
     assert not any(cut.flat_map(None) for _ in range(10_000))
-    with pytest.raises(ConfigError, match="grain_train_files: 10,000 texts in a row have no token to predict"):
+    with pytest.raises(ConfigError, match="grain_train_files: 10,000 texts ") as error:
         cut.flat_map("")
+    wording("errors", error.value)
 
 
 def test_reading_continues_at_the_checkpoints_position(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
@@ -164,7 +166,7 @@ def test_a_resumed_run_reads_on_and_ends_like_an_uninterrupted_one(
     with caplog.at_level("INFO", logger="absl"):
         config = packing(base_output_directory=tmp_path, resume_after_step=2, steps=5, pure_nnx=True)
         assert train(config, StopSignal()) == 0
-    assert "has the same bits in all 39 arrays as an uninterrupted run" in caplog.text
+    assert "same bits in all 39 arrays" in caplog.text
 
 
 def test_tokens_of_a_trained_sentencepiece_model(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:

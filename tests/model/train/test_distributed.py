@@ -15,6 +15,7 @@ import pytest
 from configs.load import ConfigError
 from configs.schema import TrainConfig
 from model.train.distributed import join_processes
+from tests.wording.sentences import Wording
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 600
@@ -93,11 +94,19 @@ def test_both_stop_at_the_same_step_after_one_sigterm(
 
 
 @pytest.mark.parametrize(
-    "environ", [{}, {"JAX_NUM_PROCESSES": "2"}, {"JAX_NUM_PROCESSES": "two", "JAX_PROCESS_ID": "0"}]
+    ("environ", "wanted"),
+    [
+        ({}, "JAX_NUM_PROCESSES and JAX_PROCESS_ID"),
+        ({"JAX_NUM_PROCESSES": "2"}, "JAX_PROCESS_ID"),
+        ({"JAX_NUM_PROCESSES": "two", "JAX_PROCESS_ID": "0"}, "JAX_NUM_PROCESSES"),
+    ],
 )
-def test_an_incomplete_environment_is_refused(environ: dict[str, str], mini_config: Callable[..., TrainConfig]) -> None:
-    with pytest.raises(ConfigError, match=r"JAX_COORDINATOR_ADDRESS is set, so .* must be numbers too"):
+def test_an_incomplete_environment_is_refused(
+    environ: dict[str, str], wanted: str, mini_config: Callable[..., TrainConfig], wording: Wording
+) -> None:
+    with pytest.raises(ConfigError, match=f" {wanted} must ") as error:
         join_processes(mini_config(), {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1"} | environ)
+    wording("errors", error.value)
 
 
 def test_a_single_process_joins_no_cluster(mini_config: Callable[..., TrainConfig]) -> None:

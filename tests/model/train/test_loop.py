@@ -20,6 +20,7 @@ from configs.schema import TrainConfig
 from model.train.loop import explain_non_finite
 from model.train.metrics_file import read_losses
 from tasks.scrape import scrape_run
+from tests.wording.sentences import Wording
 
 type MiniArguments = Callable[..., list[str]]
 type Start = Callable[..., "subprocess.Popen[str]"]
@@ -191,7 +192,7 @@ def test_nnx_continues_a_linen_run_bit_for_bit(
         "holds": True,
         "evidence": record["cross_restore"]["evidence"],
     }
-    assert "same losses and the same bits in all 39 arrays" in record["cross_restore"]["evidence"]
+    assert "same bits in all 39 arrays" in record["cross_restore"]["evidence"]
     assert "cross restore of" in result.stdout
     for key in ("stablehlo_sha256", "hlo_sha256", "initial_state", "state"):
         assert record[key] == program(folder, "whole")[key], key
@@ -259,11 +260,14 @@ def test_a_diverging_run_ends_with_one_sentence(finish: Finish, folder: Path) ->
     assert "lower learning_rate (now 1e+38)" in run.error.message
 
 
-def test_a_nan_loss_is_reported_before_its_consequences(mini_config: Callable[..., TrainConfig]) -> None:
+def test_a_nan_loss_is_reported_before_its_consequences(
+    mini_config: Callable[..., TrainConfig], wording: Wording
+) -> None:
     nan = np.float32("nan")
     said = explain_non_finite(mini_config(), 2, {"loss": nan, "param_norm": nan})
-    assert said.startswith("step 2: the loss is nan; lower learning_rate (now 0.01) or clip")
-    assert said.endswith("the same command resumes from the newest one")
+    assert said.startswith("step 2: the loss is nan; ")
+    assert "learning_rate (now 0.01)" in said
+    wording("errors", said)
     assert "checkpoints" not in explain_non_finite(
         mini_config(enable_checkpointing=False), 2, {"loss": nan, "param_norm": nan}
     )
@@ -352,9 +356,8 @@ def on_small_disk(finish: Finish, folder: Path) -> Callable[..., list[str]]:
         error = scrape_run(folder / f"{name}.txt").error
         assert error is not None
         assert (error.type, error.kind) == ("StopTraining", "disk_full")
-        assert error.message.startswith(
-            "No space left on device (free disk space, or set another base_output_directory or m"
-        )
+        assert error.message.startswith("No space left on device (")
+        assert "base_output_directory" in error.message
         return result.stdout.splitlines()
 
     return run

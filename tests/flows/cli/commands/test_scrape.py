@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flows.cli.app import call_command
+from tests.wording.sentences import Wording
 
 STEP = "completed step: {n}, seconds: {seconds}, TFLOP/s/device: 91.824, loss: 8.125\n"
 
@@ -25,11 +26,14 @@ class Input(io.TextIOWrapper):
     """Standard input with some bytes."""
 
 
-def test_unread_parts_are_reported(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unread_parts_are_reported(log: Path, capsys: pytest.CaptureFixture[str], wording: Wording) -> None:
     assert call_command(["scrape", str(log)]) == 0
     shown = capsys.readouterr()
-    assert "not read: line 5: completed step: 3, seconds: .148" in " ".join(shown.out.split())
-    assert "warning: run: 1 of 6 step lines could not be read (line 5)" in " ".join(shown.err.split())
+    assert "line 5: completed step: 3, seconds: .148" in " ".join(shown.out.split())
+    warning = " ".join(shown.err.split())
+    assert "1 of 6 step lines" in warning
+    assert "(line 5)" in warning
+    wording("errors", warning)
     assert call_command(["scrape", str(log), "--format", "json"]) == 0
     shown = capsys.readouterr()
     (unread,) = json.loads(shown.out)["runs"][0]["coverage"]["unread"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -91,7 +92,7 @@ def test_the_commit_that_dies_is_named_and_a_dying_good_end_is_reported(maxview:
     words = ["bisect", "main-vs-branch", "--repository", "repository", "--set", "steps=6", "--out", "o"]
     done = maxview(*words, "--good", "v1", "--bad", "main")
     assert done.returncode == 1, done.stderr
-    assert '"break" is the first commit at which 01_base died: RuntimeError: planted' in done.stdout
+    assert re.search(r'"break" .* 01_base .*: RuntimeError: planted', done.stdout)
     bad = maxview(*words, "--good", "v6", "--bad", "main")
     assert bad.returncode == 3, bad.stderr
     assert "good died itself" in bad.stdout
@@ -117,7 +118,7 @@ def test_a_killed_bisection_resumes_with_its_finished_runs(
     assert len(before) >= 2
     done = maxview(*words)
     assert done.returncode == 1, done.stderr
-    assert '"more loss" is the first commit that regressed' in done.stdout
+    assert re.search(r'"more loss" .* regressed', done.stdout)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 

@@ -104,10 +104,9 @@ def test_a_night_with_bisect_auto_names_the_commit_that_dies(
     commit("touch again", broken.replace("TOUCHED = 0", "TOUCHED = 2"))
     second, reported = night()
     (culprit,) = [change for change in second.changes if change.kind == "bisected"]
-    assert '"break it" is the first commit at which 01_base died: RuntimeError: planted' in culprit.text
+    assert re.search(r'"break it" .* 01_base .*: RuntimeError: planted', culprit.text)
     assert "## Bisected" in reported
-    assert "is the first commit at which" in reported
-    assert "is the first commit at which" in night_message(second)
-    assert "is the first commit at which" in (tmp_path / "out" / "index.html").read_text()
+    for text in (reported, night_message(second), (tmp_path / "out" / "index.html").read_text()):
+        assert "is the first commit " in text
     # both ends are the nights' own three runs; only the two commits between are trained
     assert len(list(tmp_path.glob("out/runs/*"))) <= 3 + 2
