@@ -83,14 +83,14 @@ def numeric_fields(arm: ArmRuns, *, exact: bool) -> dict[str, FieldSummary]:
         for name, kind in table.schema.items():
             if not kind.is_numeric() or name in POSITION_COLUMNS:
                 continue
-            values = table[name].cast(pl.Float64).drop_nulls().drop_nans()
-            if values.is_empty():
+            given = table[name].cast(pl.Float64).drop_nulls()
+            if given.is_empty():
                 continue
-            before, seen = fields.get(name), values.to_numpy()
+            before, seen = fields.get(name), given.drop_nans().to_numpy()  # all NaN: a field without a value
             fields[name] = FieldSummary(
                 count=seen.size + (before.count if before else 0),
-                low=min(float(seen.min()), before.low if before else inf),
-                high=max(float(seen.max()), before.high if before else -inf),
+                low=min(float(seen.min(initial=inf)), before.low if before else inf),
+                high=max(float(seen.max(initial=-inf)), before.high if before else -inf),
                 place=before.place if before else _first_that_moves(run.reading.steps, name, number),
             )
     return fields

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from tasks.observe.inject.maxview_observe.observation_files import CLAIM
 from tasks.records.observation import FILE, LOG, Observation
 
@@ -42,7 +44,9 @@ def read_observation(folder: Path, arm: str = "") -> Observation:
         return Observation.model_validate_json(path.read_bytes()).model_copy(update={"arm": arm})
     except FileNotFoundError:
         return Observation(arm=arm, notes=(explain_missing_step(folder),))
-    except (OSError, ValueError) as error:
+    except ValidationError as error:
+        return Observation(arm=arm, notes=(f"{path}: is no record of a step: {error.errors()[0]['msg']}",))
+    except OSError as error:
         return Observation(arm=arm, notes=(f"{path}: cannot be read: {error}",))
 
 

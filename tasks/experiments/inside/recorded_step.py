@@ -66,7 +66,8 @@ class RecordedStep:
             what = "its program was not kept" if str(error.filename).endswith(PROGRAM) else "the step was not recorded"
             raise ValueError(f"{what} ({Path(error.filename).name} is missing)") from error
         except (OSError, EOFError, ValueError, zlib.error, BadZipFile) as error:
-            raise ValueError(f"the recorded step cannot be read: {error}") from error
+            again = f"delete {folder.parent.name}/{folder.name} to record it again"
+            raise ValueError(f"the recorded step cannot be read: {error}; {again}") from error
         self.names = list(self._stored)
         with mlir_context():
             module = parse_program(self.text)

@@ -1,6 +1,7 @@
 """Shows the values and the change of a row with three significant digits."""
 
 import re
+from math import isfinite
 
 from tasks.diff.metric_rows import ABSENT, DIED
 from tasks.records import MetricDiff
@@ -13,7 +14,8 @@ NUMBER = re.compile(r"-?[\d.,]+(e[-+]?\d+)?( (b|m|tr)illion| thousand)?")  # a t
 def show_percent(row: MetricDiff) -> str:
     """Return the relative difference, such as `+16.9 %`; empty if the values are no numbers or the baseline is 0.
 
-    Empty also for values in percent without an effect, because a percentage of them could be taken for points.
+    NaN and infinities are no numbers. Empty also for values in percent without an effect, because a percentage of them
+    could be taken for points.
     """
     effect = row.effect
     if effect is None:
@@ -22,6 +24,8 @@ def show_percent(row: MetricDiff) -> str:
         if not row.baseline or row.baseline == row.candidate:
             return ""
         effect = row.candidate / row.baseline - 1
+    if not isfinite(effect):
+        return ""
     percent = 100 * effect
     if abs(percent) >= 100:
         return f"{percent:+,.0f} %"

@@ -1,6 +1,7 @@
 """Settings and fields without an effect, and nondeterministic runs."""
 
 from collections.abc import Callable
+from math import nan
 from typing import Any
 
 import pytest
@@ -47,6 +48,11 @@ def test_a_field_missing_in_one_arm(make_run: MakeRun, find: Find, wording: Word
     assert all(evidence.source for evidence in found["missing-field"].evidence)
     # and the other way round
     assert set(find(make_run("linen"), make_run("nnx", **values("moe_lb_loss", MOVING)))) == {"missing-field"}
+
+
+def test_a_field_that_is_nan_in_every_step_is_not_missing(make_run: MakeRun, find: Find) -> None:
+    broken = values("moe_lb_loss", [nan] * len(MOVING))
+    assert not find(make_run("linen", **values("moe_lb_loss", MOVING)), make_run("nnx", **broken))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from tasks.experiments import run_inside, same_function
 from tasks.experiments.recordings import IDENTITY
 from tasks.experiments.same_function import compare_functions
+from tasks.observe.recorder import read_observation
 from tasks.records import FunctionComparison, Observation, RunPlan
 from tasks.records.observation import ObservedArray
 from tests.wording.sentences import Wording
@@ -66,7 +67,9 @@ def test_a_program_that_this_jax_cannot_parse(compare: Compare, wording: Wording
     wording("reasons", found.sentence)
 
 
-def test_arguments_that_are_damaged(compare: Compare, monkeypatch: pytest.MonkeyPatch, wording: Wording) -> None:
+def test_arguments_that_are_damaged(
+    compare: Compare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Wording
+) -> None:
     """The archive lost its end, as on a full disk."""
     write = np.savez
 
@@ -77,8 +80,16 @@ def test_arguments_that_are_damaged(compare: Compare, monkeypatch: pytest.Monkey
     monkeypatch.setattr(np, "savez", damage)
     found = compare("module {}")
     assert found.answer == "not evaluated"
-    assert found.sentence.endswith(": File is not a zip file")
-    wording("reasons", found.sentence)
+    assert "File is not a zip file" in found.sentence
+    wording("reasons", found.sentence, FOLDER=tmp_path.name)
+
+
+def test_a_record_that_is_damaged(compare: Compare, tmp_path: Path, wording: Wording) -> None:
+    compare("module {}")
+    (tmp_path / "baseline" / "observation.json").write_text("{")
+    (why,) = read_observation(tmp_path / "baseline").notes
+    assert "is no record of a step" in why
+    wording("reasons", why, FOLDER=tmp_path)
 
 
 def test_too_little_memory_is_said_before_with_its_size(

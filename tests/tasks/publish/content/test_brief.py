@@ -1,6 +1,7 @@
 """The top of a page: the deciding row, a title of two lines, the place of a death, the duration of the next command."""
 
 from collections.abc import Callable
+from math import nan
 
 import pytest
 
@@ -118,6 +119,8 @@ def test_numbers_have_three_significant_digits(make_row: MakeRow) -> None:
     assert (show_values(same), show_percent(same)) == ("6.867", "")
     near = make_row("loss", "Loss", ("8.4590", "8.4580", "-0.001"), "same", "")
     assert (show_values(near), show_percent(near)) == ("8.4590 → 8.4580", "-0.01 %")
+    broken = make_row("loss", "Loss", ("6.867", "nan", "—"), "regressed", "").model_copy(update={"candidate": nan})
+    assert (show_values(broken), show_percent(broken)) == ("6.867 → nan", "")
     large = make_row("parameters", "Parameters", ("0.001 billion",) * 2 + ("—",), "same", "")
     large = large.model_copy(update={"baseline": 1e6, "candidate": 1e6})
     assert (show_sides(large), show_values(large)) == (("1.00 M", "1.00 M"), "1.00 M")
