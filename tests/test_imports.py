@@ -40,6 +40,7 @@ def test_imports_are_absolute_and_an_injected_module_needs_the_trainers_packages
     [
         ("flows.cli.app, flows.compare, flows.ingest", ("jax", "flax", "orbax")),
         ("flows.cli.app", ("prefect", "polars", "jax")),
+        ("flows.ingest", ("tensorstore",)),
         (
             "flows.compare, flows.ingest, flows.verify, tasks.publish.site.comparison_pages",
             ("tasks.extensions", "flows.extensions"),
