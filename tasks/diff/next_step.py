@@ -145,8 +145,8 @@ def _advise(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None) ->
         unequal = _name_unequal(record)
         needed = ["each from its own commit"] if any(one.kind in OTHER_CODE for one in record.findings) else []
         needed += [f"with equal {unequal}"] if unequal else []
-        how = f": {', '.join(needed)}. Replace" if needed else ", and replace"
-        return f"Run both again so that only the change differs between them{how} these logs with the new ones."
+        how = ", ".join(needed) or "so that only the change differs between them"
+        return f"Run both again, {how}, and replace these logs with the new ones."
     if kind in ("logs", "stand-in"):
         return "Run both again, and put the new logs beside the old ones of each side."
     return ""

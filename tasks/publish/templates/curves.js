@@ -1,7 +1,7 @@
 // ---- curves: both arms, their difference and the step time over one axis of steps
 const plot = byId("plot");
 if (plot) {
-  const LEFT = 64, STRIP = 96, TOP = 24, GAP = 32, HEIGHTS = { value: 190, difference: 72, equal: 28, time: 90 };
+  const LEFT = 64, STRIP = 96, TOP = 24, GAP = 32, HEIGHTS = { value: 176, difference: 72, equal: 28, time: 90 };
   const [pick, smooth, logScale, allSteps, told] = ["curve", "smooth", "log-scale", "all-steps", "told"].map(byId);
   const timed = DATA.figures.findIndex((item) => item.id === "step_time_s");
   const right = timed >= 0 ? STRIP : 16; // the strip shows the steady steps beside their curve
