@@ -28,7 +28,8 @@ from tasks.experiments.inside.run_program import RunnableProgram
 from tasks.experiments.inside.widen import NoFunction, widen_program
 
 STEPS = 3  # chained; at a warm-up's step 0 the learning rate is 0
-KEPT = 5  # programs, and results of a side
+PROGRAMS = 30  # kept: a case's, which are small beside results
+RESULTS = 5  # kept: of the last sides
 SEGMENTS = "segment"  # in the name of the array with the number of each token's text, 0 for padding
 
 type Arrays = Sequence[Any]
@@ -74,7 +75,7 @@ class Wide:
 
 
 class Twins:
-    """Evaluates pairs. Keeps the last programs and results: most pairs of a case share a side."""
+    """Evaluates pairs. Keeps programs and the last results: most pairs of a case share a side."""
 
     def __init__(self) -> None:
         self.sides: dict[str, Wide] = {}  # folder → step, without planted changes
@@ -84,7 +85,7 @@ class Twins:
     def read(self, folder: str) -> Wide:
         """Return the step in a folder. Raises ValueError, NoFunction."""
         found = self.sides.pop(folder) if folder in self.sides else Wide(folder)
-        return _keep(self.sides, folder, found)
+        return _keep(self.sides, folder, found, RESULTS)
 
     def run(self, wide: Wide, first: Arrays, batches: Sequence[dict[int, Any]]) -> list[list[Any]]:
         """Return the results of each step. first: the arguments. batches: those of each step after the first."""
@@ -94,9 +95,9 @@ class Twins:
         key = digest.hexdigest()
         if key not in self.results:
             program = self.programs.pop(wide.text, None) or RunnableProgram(wide.text, wide.step.devices, quickly=True)
-            _keep(self.programs, wide.text, program)
-            return _keep(self.results, key, list(wide.chain(program, first, batches)))
-        return _keep(self.results, key, self.results.pop(key))
+            _keep(self.programs, wide.text, program, PROGRAMS)
+            return _keep(self.results, key, list(wide.chain(program, first, batches)), RESULTS)
+        return _keep(self.results, key, self.results.pop(key), RESULTS)
 
     def compare(self, pair: RecordedPair) -> dict[str, Any]:
         """Return the measured differences of a pair. Raises ValueError with a sentence if it cannot be compared."""
@@ -147,10 +148,10 @@ class Twins:
         return {"states": states, "unmatched": unmatched} | facts
 
 
-def _keep[T](kept: dict[str, T], key: str, value: T) -> T:
-    """Put a value at the end of `kept`, and drop the first one if there are too many; return the value."""
+def _keep[T](kept: dict[str, T], key: str, value: T, most: int) -> T:
+    """Put a value at the end of `kept`, and drop the first one if there are more than `most`; return the value."""
     kept[key] = value
-    if len(kept) > KEPT:
+    if len(kept) > most:
         del kept[next(iter(kept))]
     return value
 

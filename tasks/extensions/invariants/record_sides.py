@@ -80,12 +80,12 @@ def _run(sides: Sequence[RecordedSide], folder: Path, name: str, interrupt: Even
     """Run the commands of all sides; return why they could not start, or ""."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = sides[0].plan
-    entry = trainer_class(plan.trainer).entry
+    modules = trainer_class(plan.trainer).imports
     runs = [list(_commands(side)) for side in sides]
     settings, log = folder / f"{name}.json", folder / f"{name}.log"
-    settings.write_text(json.dumps({"modules": [entry] if entry else [], "runs": runs}), encoding="utf-8")
+    settings.write_text(json.dumps({"modules": modules, "runs": runs}), encoding="utf-8")
     environment = {name: text for name, text in plan.environment.items() if name != FLAGS}  # read after the fork
-    python = plan.argv[0] if entry else sys.executable
+    python = plan.argv[0] if modules else sys.executable
     together = plan.model_copy(
         update={
             "argv": (python, str(FORKING), str(settings), plan.argv[0]),  # the last word's environment is read-only

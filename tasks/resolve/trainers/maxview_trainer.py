@@ -44,7 +44,7 @@ class MaxviewTrainer(Trainer):
 
     name = "maxview"
     title = "maxview's"
-    entry = "model.train.__main__"
+    imports = ("model.train.__main__", "flax.linen", "flax.nnx", "orbax.checkpoint")
     reports = True
     has_kernels_of_key = True
     pairs_refs = True

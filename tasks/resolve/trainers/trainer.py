@@ -51,8 +51,8 @@ class Trainer(Frozen):
     has_kernels_of_key: ClassVar[bool] = False  # whether its key `hardware`, not its devices, chooses the kernels
     pairs_refs: ClassVar[bool] = False  # whether a comparison of two arms of this trainer has two refs or none
     address: ClassVar[str] = ""  # of its public repository; empty: maxview's clone, or none
-    # imported by its command; a process that has imported it can be forked. Empty: no such module
-    entry: ClassVar[str] = ""
+    # imported by its command, its entry first; a process that has imported them can be forked. Empty: it cannot
+    imports: ClassVar[tuple[str, ...]] = ()
     release: ClassVar[tuple[str, ...]] = ()  # packages for a checkout for which none are named
 
     commit: str | None  # SHA; None: unknown
