@@ -99,7 +99,7 @@ PLANTED = (
     ),
     PlantedChange(
         "scale of latent attention without the rotary part", LAYERS, "(nope + rope) ** -0.5", "nope ** -0.5",
-        "query_nope, query_rope = jnp.split(", "07_mla",
+        "scaled_BLHK = (query_BLHK", "07_mla",
     ),
     # gradients
     PlantedChange(
@@ -169,7 +169,7 @@ PLANTED = (
     ),
     PlantedChange(
         "kept units divided by 0.905", LAYERS, ".astype(jnp.float32) / keep)", ".astype(jnp.float32) / (keep + 0.005))",
-        "return jnp.where(kept_B1E,", "03_dropout",
+        "scaled_BLE = (x_BLE", "03_dropout",
     ),
     PlantedChange("dropout of 0.11", LAYERS, "keep = 1.0 - config", "keep = 0.99 - config", KEPT, "03_dropout"),
     # experts

@@ -6,10 +6,12 @@ In the second layer the MLP's input is rounded to fewer bits, which float64 leav
 row has a number of bits, and the factor by which the rounding error of that layer's gradients grows. Each draw has new
 weights (the elements of each array in another order) and new tokens (another order of the vocabulary); both steps run
 as they are and in float64, at the first step and after 3, 6, 9 and 12 steps. The verdict is that of `rounding_row`.
-NAME selects rows whose name contains it. FOLDER keeps the recordings.
+NAME selects rows whose name contains it. FOLDER keeps the recordings and the draws: draws that are there are judged
+again, and not measured. The bounds of a share are exact (Clopper and Pearson), at 95 %.
 """
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from scipy.special import betaincinv  # type: ignore[import-untyped]  # scipy-stubs is not installed
 
 from benchmarks.benign_changes import EDITS
 from benchmarks.machine import describe_machine
@@ -69,8 +72,16 @@ def draw(slots: Sequence[Slot], values: Sequence[np.ndarray], seed: int) -> list
     return found
 
 
-def judge(change: PlantedChange, folder: Path, draws: int) -> Iterator[tuple[bool, float]]:
-    """Yield for each draw whether the candidate is called worse, and the largest factor of a gradient's error."""
+def measure(change: PlantedChange, folder: Path, draws: int) -> Iterator[dict[str, Any]]:
+    """Yield the measured distances of each draw; those in `folder` are read."""
+    kept = [folder / f"draw-{seed}.json" for seed in range(draws)]
+    if not all(path.exists() for path in kept):
+        measure_draws(change, folder, [(seed, path) for seed, path in enumerate(kept) if not path.exists()])
+    yield from (json.loads(path.read_text(encoding="utf-8")) for path in kept)
+
+
+def measure_draws(change: PlantedChange, folder: Path, seeds: Sequence[tuple[int, Path]]) -> None:
+    """Measure draws, and write each to its file."""
     tree = folder / "tree"
     if not tree.exists():
         plant(change, tree)
@@ -91,7 +102,7 @@ def judge(change: PlantedChange, folder: Path, draws: int) -> Iterator[tuple[boo
             "results": measure_results(steps[1].outputs, outputs, *next(run_both(arms[0], arms[1], given, theirs))),
         }
 
-    for seed in range(draws):
+    for seed, path in seeds:
         first = draw(steps[0].inputs, steps[0].first, seed)
         states, late = [compare("step 0", first)], list(first)
         for number, results in zip(range(1, STEPS + 1), arms[0].chain(arms[0].plain, first), strict=False):
@@ -99,10 +110,22 @@ def judge(change: PlantedChange, folder: Path, draws: int) -> Iterator[tuple[boo
                 late[n] = results[output]
             if number % (STEPS // 4) == 0:
                 states.append(compare(f"after step {number}", late))
-        found = summarise_function({"states": states, "types": types})
-        assert found.answer == "same", found.sentence
-        worst = found.worst_gradient
-        yield bool(name_worse_rounding(found)), worst.ratio if worst else np.nan
+        path.write_text(json.dumps({"states": states, "types": types}), encoding="utf-8")
+
+
+def judge(measured: dict[str, Any]) -> tuple[bool, float]:
+    """Return whether the candidate of a draw is called worse, and the largest factor of a gradient's error."""
+    found = summarise_function(measured)
+    assert found.answer == "same", found.sentence
+    worst = found.worst_gradient
+    return bool(name_worse_rounding(found)), worst.ratio if worst else np.nan
+
+
+def show_share(count: int, of: int) -> str:
+    """Return a count with the bounds of its share as text: `3 of 40 (1.6 … 20.4 %)`."""
+    low = betaincinv(count, of - count + 1, 0.025) if count else 0.0
+    high = betaincinv(count + 1, of - count, 0.975) if count < of else 1.0
+    return f"{count} of {of} ({100 * low:.1f} … {100 * high:.1f} %)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -120,15 +143,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             if given.names and not any(name in change.name for name in given.names):
                 continue
             place = (given.folder or Path(scratch)).absolute() / f"{number:03d}"
-            done = list(judge(change, place, given.draws))
+            done = [judge(one) for one in measure(change, place, given.draws)]
             called, ratios = sum(word for word, _ in done), [ratio for _, ratio in done]
             alarms, trials = alarms + (not is_worse) * called, trials + (not is_worse) * len(done)
             print(
-                f"{'worse' if is_worse else 'equal'} {change.name:50.50} called worse {called:4} of {len(done)}, "
-                f"worst gradient ×{np.median(ratios):.2f} (at most ×{max(ratios):.2f})",
+                f"{'worse' if is_worse else 'equal'} {change.name:50.50} called worse {show_share(called, len(done))}, "
+                f"worst gradient ×{np.nanmedian(ratios):.2f} ({np.nanmin(ratios):.2f} … {np.nanmax(ratios):.2f})",
                 flush=True,
             )
-    print(f"equal functions called worse: {alarms} of {trials}")
+    print(f"equal functions called worse: {show_share(alarms, trials)}")
     return 0
 
 

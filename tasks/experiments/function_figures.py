@@ -168,20 +168,29 @@ def _worst_gradient(states: Sequence[tuple[str, Sequence[Row]]]) -> RoundingErro
     """Return the gradient whose rounding error grew by the largest factor; None if none grew.
 
     The factor is the median of the states. It has to grow in every state: in one state the last bit of a token can
-    choose other experts, in either arm. Of stacked layers each has its own gradient: beside many layers, one that
-    rounds worse would not show.
+    choose other experts, in either arm. Such tokens make most of the whole error, but not of the typical one, so the
+    larger factor of the two counts. Of stacked layers each has its own gradient: beside many layers, one that rounds
+    worse would not show.
     """
-    errors: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    errors: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for state, rows in states:
         if state not in STATES_FROM_OWN_RESULTS:
             for row in (part for array in rows if _is_gradient(array) for part in _layers_of(array)):
-                if row["size"] >= MIN_SIZE and (error := _relative([row])) and min(error) > 0:
-                    errors[row["meaning"].removeprefix(FIRST_MOMENT)].append(error)
-    grew = {name: _median_pair(pairs) for name, pairs in errors.items() if all(right > left for left, right in pairs)}
+                whole, typical = _relative([row]), _typical(row)
+                for measure, error in (("whole", whole), ("typical", typical)):
+                    if row["size"] >= MIN_SIZE and error and min(error) > 0:
+                        errors[row["meaning"].removeprefix(FIRST_MOMENT), measure].append(error)
+    grew = {key: _median_pair(pairs) for key, pairs in errors.items() if all(right > left for left, right in pairs)}
     if not grew:
         return None
-    name = max(grew, key=lambda name: grew[name][1] / grew[name][0])
-    return RoundingError(quantity=name, baseline=grew[name][0], candidate=grew[name][1])
+    worst = max(grew, key=lambda key: grew[key][1] / grew[key][0])
+    return RoundingError(quantity=worst[0], baseline=grew[worst][0], candidate=grew[worst][1])
+
+
+def _typical(row: Row) -> tuple[float, float] | None:
+    """Return the median errors of a gradient's elements, relative to the elements' root mean square."""
+    left, right = row.get("typical", (0.0, 0.0))
+    return (left / unit, right / unit) if (unit := row["norm"] / sqrt(row["size"])) else None
 
 
 def _median_pair(errors: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -198,8 +207,10 @@ def _layers_of(row: Row) -> Iterable[Row]:
         yield row
         return
     size = row["size"] // len(layers["norm"])
-    for n, (norm, *rounding) in enumerate(zip(layers["norm"], *layers["rounding"], strict=True)):
-        yield {"meaning": f"{row['meaning']}, layer {n}", "size": size, "norm": norm, "rounding": rounding}
+    typical = layers.get("typical") or [(0.0, 0.0)] * len(layers["norm"])
+    for n, (norm, *rounding, both) in enumerate(zip(layers["norm"], *layers["rounding"], typical, strict=True)):
+        found = {"size": size, "norm": norm, "rounding": rounding, "typical": both}
+        yield {"meaning": f"{row['meaning']}, layer {n}", **found}
 
 
 def _band(curves: Mapping[str, Sequence[float]]) -> RoundingBand | None:

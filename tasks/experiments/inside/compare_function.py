@@ -228,8 +228,9 @@ def measure_results(
     """Return for each common result its norm in float64 and four distances.
 
     "as_run": candidate − baseline; "float64": the same of both float64 results; "rounding": [of the baseline, of the
-    candidate], each as run − its own float64; "layers": norms and "rounding" of each layer of an array
-    that stacks them. Integers only have "as_run". A distance is null if a result is NaN.
+    candidate], each as run − its own float64; "typical": of a gradient, the same pair of `find_typical_gaps`; "layers":
+    norms, "rounding" and "typical" of each layer of an array that stacks them. Integers only have "as_run". A distance
+    is null if a result is NaN.
     """
     rows, axes = [], find_layer_axes(slots)
     for n, (slot, source) in enumerate(zip(slots, sources, strict=True)):
@@ -245,10 +246,18 @@ def measure_results(
                 "float64": distance(wide, their_wide),
                 "rounding": [distance(theirs, their_wide), distance(ours, wide)],
             }
+            is_gradient = slot.role == "optimizer" and slot.meaning.startswith("mu.")
+            if is_gradient:
+                row["typical"] = find_typical_gaps((theirs, their_wide), (ours, wide))
             if (axis := axes[n]) is not None:
-                pairs = (their_wide, np.zeros_like(their_wide)), (theirs, their_wide), (ours, wide)
-                norm, *rounding = (_distances(*pair, axis) for pair in pairs)
-                row["layers"] = {"norm": norm, "rounding": rounding}
+                layers = [[np.moveaxis(one, axis, 0) for one in pair] for pair in ((theirs, their_wide), (ours, wide))]
+                row["layers"] = {
+                    "norm": [distance(one, 0.0) for one in layers[0][1]],
+                    "rounding": [[distance(*one) for one in zip(*pair, strict=True)] for pair in layers],
+                }
+                if is_gradient:
+                    parts = zip(*layers[0], *layers[1], strict=True)
+                    row["layers"]["typical"] = [find_typical_gaps((a, a64), (b, b64)) for a, a64, b, b64 in parts]
         else:
             row |= {"norm": None, "as_run": float((ours.astype(np.int64) != theirs.astype(np.int64)).sum())}
         rows.append(row)
@@ -262,9 +271,14 @@ def distance(left: Any, right: Any) -> float | None:
     return found if np.isfinite(found) else None
 
 
-def _distances(left: Any, right: Any, axis: int) -> list[float | None]:
-    """Return the distance of each layer of two arrays that stack layers along an axis."""
-    return [distance(*pair) for pair in zip(np.moveaxis(left, axis, 0), np.moveaxis(right, axis, 0), strict=True)]
+def find_typical_gaps(*pairs: tuple[Any, Any]) -> list[float]:
+    """Return the median of |left − right| over the elements of each pair, without elements that differ in no pair.
+
+    A few elements that are far off, as of a token that the last bit sends to another expert, do not move it.
+    """
+    gaps = [np.abs(np.asarray(left, np.float64) - np.asarray(right, np.float64)) for left, right in pairs]
+    differ = np.any(gaps, axis=0)
+    return [float(np.median(gap[differ])) if differ.any() else 0.0 for gap in gaps]
 
 
 def to_float64(value: Any) -> Any:

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tasks.diff.decide_by_function import CURVE_LIMIT
 from tasks.experiments.function_figures import summarise_function
+from tasks.experiments.inside.compare_function import find_typical_gaps
 
 LAYERS = 32
 
@@ -45,6 +47,26 @@ def test_a_gradient_rounds_worse_if_it_does_in_every_state(factors: tuple[float,
     ]  # fmt: skip
     worst = summarise_function({"states": states, "curves": {}}).worst_gradient
     assert (worst is not None and worst.ratio == pytest.approx(1.9)) is called
+
+
+def test_tokens_that_choose_other_experts_do_not_hide_a_gradient_that_rounds_worse() -> None:
+    """They make most of the whole error in both arms, and none of the typical one."""
+    row = {
+        "role": "optimizer", "meaning": "mu.experts.wi", "size": 512, "type": "bf16", "norm": 512**0.5, "as_run": 1.0,
+        "float64": 0.0, "rounding": [1.0, 1.1], "typical": [1e-3, 3e-3],
+    }  # fmt: skip
+    worst = summarise_function({"states": [{"state": "step 0", "results": [row]}], "curves": {}}).worst_gradient
+    assert worst is not None
+    assert (worst.baseline, worst.ratio) == (pytest.approx(1e-3), pytest.approx(3.0))
+
+
+def test_the_typical_gap_is_that_of_elements_which_differ() -> None:
+    exact = np.zeros(8)
+    ours, theirs = exact.copy(), exact.copy()
+    ours[:5] = (1e-3, -1e-3, 1e-3, 1.0, 0.0)
+    theirs[:5] = (2e-3, 2e-3, 2e-3, -1.0, 2e-3)
+    assert find_typical_gaps((ours, exact), (theirs, exact)) == [1e-3, 2e-3]
+    assert find_typical_gaps((exact, exact), (exact, exact)) == [0.0, 0.0]
 
 
 def test_the_power_is_that_of_a_longer_update() -> None:
