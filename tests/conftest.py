@@ -70,6 +70,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[OURS] = folder, os.open(folder / ALIVE, os.O_RDWR)
     os.environ[SHARED] = str(folder)
     os.environ.setdefault(COMPILED, str(folder / "compiled"))
+    # the tests start hundreds of Python processes: without bytecode each takes seconds to import Prefect
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
