@@ -171,6 +171,10 @@ class IndexedNight(Frozen):
     cells: tuple[IndexedCell, ...]
     changes: tuple[StoredChange, ...] = ()  # the changes since the previous night on the same target
 
+    @field_serializer("cells")
+    def _without_defaults(self, cells: tuple[IndexedCell, ...]) -> list[dict[str, Any]]:
+        return [cell.model_dump(mode="json", exclude_defaults=True) for cell in cells]
+
 
 class StoreIndex(PackedResults):
     """Everything on the index page. `comparisons` are the results that are in no segment."""
@@ -274,7 +278,8 @@ def place_nights(index: StoreIndex, records: Iterable[NightRecord]) -> StoreInde
 
 
 def _without_words(night: IndexedNight) -> IndexedNight:
-    cells = (cell.model_copy(update={"headline": "", "owner": ""}) for cell in night.cells)
+    less = {"headline": "", "owner": ""}
+    cells = (cell.model_copy(update=less | ({"page": ""} if cell.outcome == "same" else {})) for cell in night.cells)
     return night.model_copy(update={"cells": tuple(cells), "changes": ()})
 
 

@@ -57,6 +57,7 @@ SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != 
 BROKEN = ("died", "failed", "regressed", "changed")  # outcomes of broken cells, the worst first
 HEALTHY = ("same", "improved")  # outcomes that heal a broken cell
 LISTED = 40  # number of newest results that the list has without JavaScript
+MAX_HEAT_ROWS = 40  # cases in a heat map; of more, it has only those that differed on a night
 
 
 type Change = Callable[[StoreIndex, Store], StoreIndex]
@@ -281,14 +282,19 @@ def find_states(nights: Sequence[IndexedNight]) -> dict[str, list[IndexedCell]]:
 type HeatMap = dict[tuple[str, str], dict[str, IndexedCell]]
 
 
-def _heat_maps(nights: Sequence[IndexedNight]) -> list[tuple[str, list[IndexedNight], HeatMap]]:
-    """Return (target, its nights, the newest first, and their cells) per target, that of the newest night first."""
-    maps: list[tuple[str, list[IndexedNight], HeatMap]] = []
+def _heat_maps(nights: Sequence[IndexedNight]) -> list[tuple[str, list[IndexedNight], HeatMap, int]]:
+    """Return (target, its nights, the newest first, their cells) per target, that of the newest night first.
+
+    Of more than MAX_HEAT_ROWS cases, those that were the same on every night are left out; the last item counts them.
+    """
+    maps: list[tuple[str, list[IndexedNight], HeatMap, int]] = []
     for target in dict.fromkeys(night.target for night in nights):
         own = [night for night in nights if night.target == target]
         rows: HeatMap = {}
         for night in own:
             for cell in night.cells:
                 rows.setdefault((cell.comparison, cell.case), {})[night.id] = cell
-        maps.append((target, own, rows))
+        told = {key for key, cells in rows.items() if any(c.outcome != "same" or c.quarantine for c in cells.values())}
+        shown = {key: cells for key, cells in rows.items() if key in told or len(rows) <= MAX_HEAT_ROWS}
+        maps.append((target, own, shown, len(rows) - len(shown)))
     return maps

@@ -148,7 +148,8 @@ class Place:
         if nursery := self.__dict__.get("_nursery"):
             nursery.stdin.close()
             nursery.wait()
-        self._run("-m", "flows.cli", "down", "--state", str(self.state), PREFECT_HOME=str(self.home))
+        for home in (self.state / "prefect", self.home):  # of the server, and of commands with their own
+            self._run("-m", "flows.cli", "down", "--state", str(self.state), PREFECT_HOME=str(home))
 
     def bring_back(self, name: str) -> None:
         """Start only the server or the worker again, as `up` does."""

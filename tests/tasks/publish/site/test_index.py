@@ -35,6 +35,7 @@ from tasks.publish.site.index import (
 )
 from tasks.publish.site.index_files import read_results
 from tasks.publish.site.index_page import (
+    MAX_HEAT_ROWS,
     add_comparison,
     add_history,
     add_nights,
@@ -129,6 +130,16 @@ def test_the_last_nights_are_a_heat_map(store: Store) -> None:
     last = shown(store).nights
     assert [found.id for found in last] == [f"2026-11-{day:02}" for day in range(19, 19 - NIGHTS, -1)]
     assert [found.cells[0].headline for found in last] == ["h"] * TOLD_NIGHTS + [""] * (NIGHTS - TOLD_NIGHTS)
+
+
+def test_a_heat_map_of_many_cases_has_those_that_differed(store: Store) -> None:
+    for day in (1, 2):
+        update_index(store, add_nights([night(day, *["same"] * MAX_HEAT_ROWS, "regressed" if day == 1 else "same")]))
+    page = store.files.read(PAGE).decode()
+    heat = page[page.index('<table class="heat"') :].partition("</section>")[0]
+    assert re.findall(r"<bdi>(\d+_case)</bdi>", heat) == [f"{MAX_HEAT_ROWS}_case"]
+    assert f"{MAX_HEAT_ROWS} more were the same" in heat
+    assert len(shown(store).nights[0].cells) == MAX_HEAT_ROWS + 1  # the index has all
 
 
 def test_concurrent_writers_keep_each_others_entries(store: Store, record_002: ComparisonRecord) -> None:
