@@ -1,5 +1,7 @@
 """Handles Ctrl-C. During a command, the first one raises KeyboardInterrupt, the second one ends all processes at once.
 
+A SIGTERM during a command acts like the first Ctrl-C, so that the processes of a command that is ended end, too.
+
 Before and after the command, and in a block of `NothingToUndo`, the first one ends all processes.
 """
 
@@ -95,6 +97,7 @@ def watch_interrupts() -> None:
     threading.Thread(target=_count_interrupts, args=(reading, signal.SIGINT), daemon=True, name="interrupts").start()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _end_in_order)
 
 
 def _end_without_teardown(code: int) -> None:
@@ -127,6 +130,13 @@ def _interrupt(number: int, _frame: object) -> None:
     import signal
 
     signal.signal(number, _ignore)
+    raise KeyboardInterrupt
+
+
+def _end_in_order(number: int, _frame: object) -> None:
+    import signal
+
+    signal.signal(number, signal.SIG_DFL)  # the second one ends this process
     raise KeyboardInterrupt
 
 

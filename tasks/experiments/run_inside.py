@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 from tasks.experiments.inside.process_end import describe_end
 
@@ -27,10 +28,12 @@ def run_inside(
     output: Path,
     patience_s: float,
     say: Say,
+    interrupt: Event | None = None,
 ) -> str:
     """Run a module until it ends; return "", or a sentence why it left no result.
 
-    name: of the process in sentences. files: of its settings and its result. output: gets what it prints.
+    name: of the process in sentences. files: of its settings and its result. output: gets what it prints. interrupt:
+    set by another thread, ends the process.
     """
     argv = [python, "-W", "ignore", str(START), module, *map(str, files)]
     ends = time.monotonic() + patience_s
@@ -43,7 +46,7 @@ def run_inside(
             return f"{python} cannot be started: {error.strerror}"
         try:
             code = None
-            while code is None and time.monotonic() < ends:
+            while code is None and time.monotonic() < ends and not (interrupt and interrupt.is_set()):
                 with suppress(subprocess.TimeoutExpired):
                     code = process.wait(PAUSE_S)
                 for line in printed:

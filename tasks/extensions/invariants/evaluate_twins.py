@@ -60,7 +60,7 @@ def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _:
             recorded = pool.submit(record_sides, fresh, folder / RECORDED, name, interrupt)
             recordings |= dict.fromkeys([side.folder for side in fresh], recorded)
             needed = {place: recordings[place] for place in own}
-            evaluations[others.submit(_evaluate_group, group, folder, needed)] = name
+            evaluations[others.submit(_evaluate_group, group, folder, needed, interrupt)] = name
         say(f"{len(recordings)} steps to record for {len(ready)} pairs")
         try:
             pending = set(evaluations)
@@ -93,7 +93,10 @@ def sides_of_pair(pair: TwinPair, folder: Path) -> tuple[RecordedSide, RecordedS
 
 
 def _evaluate_group(
-    group: Sequence[TwinPair], folder: Path, recordings: dict[Path, "Future[dict[Path, Observation]]"]
+    group: Sequence[TwinPair],
+    folder: Path,
+    recordings: dict[Path, "Future[dict[Path, Observation]]"],
+    interrupt: Event,
 ) -> list[TwinResult]:
     """Return the results of one case's pairs, in one process."""
     found, wanted = [], []
@@ -107,7 +110,7 @@ def _evaluate_group(
         else:
             wanted.append((pair, sides))
     wanted.sort(key=lambda one: str(one[1][0].folder))  # pairs with one left side follow each other
-    found += compare_recorded(wanted, folder)
+    found += compare_recorded(wanted, folder, interrupt=interrupt)
     return found
 
 
@@ -117,7 +120,10 @@ def _why_silent(observation: Observation, sides: Sequence[RecordedSide]) -> str:
 
 
 def compare_recorded(
-    wanted: Sequence[tuple[TwinPair, tuple[RecordedSide, RecordedSide]]], folder: Path, planted: Sequence[str] = ("",)
+    wanted: Sequence[tuple[TwinPair, tuple[RecordedSide, RecordedSide]]],
+    folder: Path,
+    planted: Sequence[str] = ("",),
+    interrupt: Event | None = None,
 ) -> list[TwinResult]:
     """Compare recorded pairs in one process with JAX; return their results. Pairs compared before are not run again.
 
@@ -139,7 +145,8 @@ def compare_recorded(
         files.append(result)
         if "error" in _read(result):  # tried again
             settings.append({"result": str(result), **own})
-    problem = run_pairs(settings, folder, devices=max([1, *(_devices(one) for _, both in wanted for one in both)]))
+    devices = max([1, *(_devices(one) for _, both in wanted for one in both)])
+    problem = run_pairs(settings, folder, devices=devices, interrupt=interrupt)
     found = []
     for ((pair, _), _), result in zip(product(wanted, planted), files, strict=True):
         measured = _read(result)
@@ -178,7 +185,7 @@ def _devices(side: RecordedSide) -> int:
     return read_observation(side.folder).devices
 
 
-def run_pairs(pairs: Sequence[dict[str, Any]], folder: Path, *, devices: int) -> str:
+def run_pairs(pairs: Sequence[dict[str, Any]], folder: Path, *, devices: int, interrupt: Event | None = None) -> str:
     """Run the experiments in a process with JAX; return why some are missing, or ""."""
     if not pairs:
         return ""
@@ -194,7 +201,7 @@ def run_pairs(pairs: Sequence[dict[str, Any]], folder: Path, *, devices: int) ->
     }
     problem = run_inside(
         "the evaluation", "compare_twins", (settings, done), python=sys.executable, environment=environment,
-        output=output, patience_s=PATIENCE_S + PATIENCE_OF_PAIR_S * len(pairs), say=lambda _: None,
+        output=output, patience_s=PATIENCE_S + PATIENCE_OF_PAIR_S * len(pairs), say=lambda _: None, interrupt=interrupt,
     )  # fmt: skip
     if not problem:
         for file in (settings, done, output):

@@ -83,6 +83,17 @@ print('up', flush=True)
 """
 
 
+def test_sigterm_ends_a_command_like_ctrl_c(tmp_path: Path) -> None:
+    process = start([], before=f"exec({DEAF.format(wait='child.kill(); raise')!r})", cwd=tmp_path)
+    assert process.stdout is not None
+    child = psutil.Process(int(process.stdout.readline()))
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert INTERRUPTED.fullmatch(said)
+    wait_for(lambda: is_gone(child))
+
+
 @pytest.mark.parametrize("wait", ["time.sleep(300)", "import ctypes; [ctypes.CDLL(None).sleep(300) for _ in 'twice']"])
 def test_the_second_ctrl_c_ends_everything_at_once(wait: str, tmp_path: Path) -> None:
     before = f"exec({DEAF.format(wait=wait)!r})"
