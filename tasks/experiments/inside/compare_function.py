@@ -82,6 +82,9 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
         step = RecordedStep(Path(settings.baseline))
     with naming("candidate"):
         steps = step, RecordedStep(Path(settings.candidate))
+    for arm, step in zip(("baseline", "candidate"), steps, strict=True):
+        if not any(is_weight(step, n) for n in step.fed):
+            raise ValueError(f"{arm}: one step shows no weight that becomes an argument of the next: train two or more")
     sources = match(steps[0].inputs, steps[1].inputs)
     unmatched = _unmatched(steps, sources)
     lost = [

@@ -154,3 +154,11 @@ def test_a_tpu_kernel_is_evaluated_here(plan_of: Planned, tmp_path: Path, candid
     ]
     found = compare_functions((plans[0], plans[1]), ("baseline", "candidate"), tmp_path / "function")
     assert (found.answer, found.gap > 1e-12) == (answer, answer == "another")
+
+
+def test_a_step_whose_results_are_no_known_arguments_is_named(plan_of: Planned, tmp_path: Path) -> None:
+    """After one call nothing tells that the first result is the next weight: a chain would repeat the first step."""
+    text = KERNEL.replace("range(6)", "range(1)")
+    plans = plan_of("baseline", text=text), plan_of("candidate", text=text.replace("0.1 *", "0.2 *"))
+    found = compare_functions(plans, ("baseline", "candidate"), tmp_path / "function")
+    assert (found.answer, "argument of the next" in found.sentence) == ("not evaluated", True)
