@@ -23,7 +23,7 @@ CURVE_LIMIT = 4.0
 LAST_BITS = 4 * 2.0**-24  # of a loss in float32, whose sum over tokens may round anew
 PRINTED = 12**-0.5 * 2**0.5  # standard deviation of the difference of two values rounded to 1
 UP_TO_ROUNDING = "one function, up to rounding"
-# Largest factor between the arms' rounding errors. Among equal functions it was 1.13 over all gradients, and 1.49 for
+# Largest factor between the arms' rounding errors. Among equal functions it was 1.14 over all gradients, and 1.49 for
 # one gradient (docs/decisions/0157-typical-rounding-error.md).
 WORSE_QUANTITY, WORSE_GRADIENT = 1.25, 1.6
 ORDER = ("gradients", "loss", "gradient norm", "parameters")
