@@ -55,4 +55,4 @@ def test_a_missing_announced_save_is_regressed_with_a_page(
     (proof,) = comparison["candidate"]["proofs"]
     assert (proof["step"], proof["ok"]) == (2, False)
     page = next((tmp_path / "o" / "comparisons").rglob("index.html"))
-    assert proof["problems"][0] in page.read_text(encoding="utf-8")
+    assert proof["problems"][0]["message"] in page.read_text(encoding="utf-8")
