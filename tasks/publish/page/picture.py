@@ -66,8 +66,9 @@ def draw_picture(record: ComparisonRecord) -> Picture | None:
         return None
     apart = _subtract(curves, record.baseline.name)
     if metric != STEP_TIME.curve and apart and max(abs(value) for _, value in apart) < ALIKE * _range(points):
-        curves = [(next(curve for curve, _ in curves if curve.arm == record.candidate.name), apart)]
-        points, metric = [*apart, (apart[0][0], 0.0)], f"{metric}: candidate − baseline"
+        zero = [(apart[0][0], 0.0), (apart[-1][0], 0.0)]  # the baseline's own difference
+        curves = [(_first_of(curves, record.baseline.name), zero), (_first_of(curves, record.candidate.name), apart)]
+        points, metric = [*apart, *zero], f"{metric}: candidate − baseline"
     steps, values = [step for step, _ in points], [value for _, value in points]
     first, last, low, high = min(steps), max(steps), min(values), max(values)
     room = (high - low) * 0.1 or abs(high) * 0.05 or 1.0
@@ -190,6 +191,10 @@ def _subtract(curves: Sequence[tuple[Curve, Points]], baseline: str) -> Points:
     left, right = (next((some for c, some in curves if (c.arm == baseline) is side), []) for side in (True, False))
     known = dict(left)
     return [(step, value - known[step]) for step, value in right if step in known]
+
+
+def _first_of(curves: Sequence[tuple[Curve, Points]], arm: str) -> Curve:
+    return next(curve for curve, _ in curves if curve.arm == arm)
 
 
 def _range(points: Points) -> float:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tasks.publish.page.picture import STRETCHES, draw_bars, draw_picture
+from tasks.publish.page.picture import HEIGHT, STRETCHES, draw_bars, draw_picture
 from tasks.records import ComparisonRecord, Curve, Explanation, MetricDiff, TimeDifference, TimeExplanation
 
 type MakeRow = Callable[..., MetricDiff]
@@ -129,7 +129,13 @@ def test_losses_that_nearly_agree_are_drawn_as_their_difference(
     update = {"rows": (row,), "verdict": "changed", "findings": (), "curves": tuple(losses)}
     picture = draw_picture(record_002.model_copy(update=update))
     assert picture is not None
-    assert (picture.title, [side for side, _ in picture.lines]) == ("loss: candidate − baseline", ["candidate"])
+    assert (picture.title, [side for side, _ in picture.lines]) == (
+        "loss: candidate − baseline",
+        ["baseline", "candidate"],
+    )
+    zero = [float(point.partition(",")[2]) for point in picture.lines[0][1].removeprefix("M").split("L")]
+    assert len(set(zero)) == 1
+    assert 0 <= zero[0] <= HEIGHT
     values = tuple(value and 2 * value for value in losses[1].values)
     far = (losses[0], losses[1].model_copy(update={"values": values}))
     picture = draw_picture(record_002.model_copy(update=update | {"curves": far}))
