@@ -142,11 +142,11 @@ def show(outcome: Outcome) -> str:
     if found.answer == "not evaluated":
         return f"{outcome.name:55.55} {found.sentence}"
     band = found.band.arms / found.band.rms if found.band and found.band.rms else nan
-    worst = found.worst_gradient.ratio if found.worst_gradient else nan
+    worst = f", worst ×{found.worst_gradient.ratio:.2f}" if found.worst_gradient else ""
     ratio = next((one.ratio for one in found.rounding if one.quantity == "gradients"), nan)
     return (
         f"{'rounds' if outcome.is_benign else 'changes':7} {outcome.name:55.55} {found.answer:8} {found.gap:7.1e}, "
-        f"as run {found.as_run or 0:7.1e}, curve ×{band:.1f}, rounding ×{ratio:.2f}, worst ×{worst:.2f}, "
+        f"as run {found.as_run or 0:7.1e}, curve ×{band:.1f}, rounding ×{ratio:.2f}{worst}, "
         f"{found.seconds:.0f} s, {found.peak_gib:.2f} GiB"
     )
 

@@ -18,6 +18,7 @@ from tasks.store.atomic import write_atomically
 
 PATIENCE_S = 900.0
 ARRAYS = 12  # float64 arrays of the state's size that exist at once: both arms, four chains, their results
+COPIES = 4  # further ones on each device while a program runs: its arguments, results and temporaries
 RESULT, SETTINGS, OUTPUT = "function.json", "function-settings.json", "function.log"
 GIB = 1 << 30
 COST = (
@@ -88,7 +89,7 @@ def is_on_cpu(plan: RunPlan) -> bool:
 def estimate_bytes(observations: Sequence[Observation]) -> float:
     """Return about how much memory the evaluation needs: its arrays of the state's size in float64."""
     sizes = [sum(_count(one.shape) for one in found.arguments) for found in observations]
-    return 8.0 * ARRAYS * max(sizes) * max(1, *(found.devices for found in observations))
+    return 8.0 * max(sizes) * (ARRAYS + COPIES * max(1, *(found.devices for found in observations)))
 
 
 def _count(shape: Sequence[int]) -> int:

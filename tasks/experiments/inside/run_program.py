@@ -42,7 +42,8 @@ class RunnableProgram:
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         """Run the program; return its results as arrays of NumPy."""
-        return [np.asarray(one) for one in self.run(self.put(arguments))]
+        # the copy of one device: as long as it is in use, the copies of the others would stay too
+        return [np.asarray(one.addressable_data(0)) for one in self.run(self.put(arguments))]
 
     def put(self, arguments: Sequence[Any]) -> list[Any]:
         """Return the arguments on the program's devices."""

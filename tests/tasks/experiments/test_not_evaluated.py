@@ -95,11 +95,11 @@ def test_a_record_that_is_damaged(compare: Compare, tmp_path: Path, wording: Wor
 def test_too_little_memory_is_said_before_with_its_size(
     compare: Compare, monkeypatch: pytest.MonkeyPatch, wording: Wording
 ) -> None:
-    """A state of 2^27 floats takes 1 GiB in float64, and twelve such arrays exist at once."""
+    """A state of 2^27 floats takes 1 GiB in float64: twelve such arrays at once, and four on the running device."""
     memory = SimpleNamespace(virtual_memory=lambda: SimpleNamespace(available=6 << 30))
     monkeypatch.setattr(same_function, "psutil", memory)
     sentence = compare("", shape=(1 << 27,)).sentence
-    for part in (" 12.0 GiB ", " 6.0 GiB ", "--model"):
+    for part in (" 16.0 GiB ", " 6.0 GiB ", "--model"):
         assert part in sentence
     wording("reasons", sentence)
 
