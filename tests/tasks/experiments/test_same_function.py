@@ -14,13 +14,22 @@ type Edit = tuple[str, str]
 BFLOAT16 = ('up"])  # line: product', 'up"].astype(jnp.bfloat16)).astype(jnp.float32)  # line: product')
 
 
+@pytest.fixture(scope="module")
+def baselines() -> dict[tuple[Edit, ...], Path]:
+    """The recordings of baselines by this module's tests so far: edits of both arms → folder."""
+    return {}
+
+
 @pytest.fixture
-def compare(plan_of: Planned, tmp_path: Path) -> Callable[..., FunctionComparison]:
-    """compare(*edits of the candidate): the small trainer against its edited copy."""
+def compare(
+    plan_of: Planned, tmp_path: Path, baselines: dict[tuple[Edit, ...], Path]
+) -> Callable[..., FunctionComparison]:
+    """compare(*edits of the candidate): the small trainer, which is recorded once, against its edited copy."""
 
     def run(*edits: Edit, both: tuple[Edit, ...] = ()) -> FunctionComparison:
         plans = plan_of("baseline", *both), plan_of("candidate", *both, *edits)
-        return compare_functions(plans, ("baseline", "candidate"), tmp_path / "function")
+        recordings = baselines.setdefault(both, tmp_path / "baseline"), tmp_path / "candidate"
+        return compare_functions(plans, ("baseline", "candidate"), tmp_path / "function", recordings)
 
     return run
 

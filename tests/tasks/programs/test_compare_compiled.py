@@ -3,6 +3,7 @@
 import gzip
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,12 +80,29 @@ def test_the_counted_work_equals_the_steps(whole: ProgramSide) -> None:
     assert whole.analysis.work.work.flops == 2 * tokens * (layers * products + 4 * width * vocabulary)
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ProgramSide]:
+    """compiled(fault): the program with a fault, compiled by the installed compiler."""
+    pytest.importorskip("libtpu", reason="the extra `tpu` is not installed")
+
+    def make(fault: str) -> ProgramSide:
+        folder = tmp_path_factory.mktemp(fault)
+        argv = [sys.executable, "-m", "tests.standins.preflight.faulty", fault, str(folder)]
+        subprocess.run(argv, cwd=ROOT, check=True, timeout=600, capture_output=True)
+        return read(folder)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def whole_compiled(compiled: Callable[[str], ProgramSide]) -> ProgramSide:
+    return compiled("none")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FIRST)
-def test_a_planted_fault_is_first_with_the_installed_compiler(fault: str, tmp_path: Path) -> None:
-    pytest.importorskip("libtpu", reason="the extra `tpu` is not installed")
-    for name in ("none", fault):
-        argv = [sys.executable, "-m", "tests.standins.preflight.faulty", name, str(tmp_path / name)]
-        subprocess.run(argv, cwd=ROOT, check=True, timeout=600, capture_output=True)
-    first = compare_programs(read(tmp_path / "none"), read(tmp_path / fault)).differences[0]
+def test_a_planted_fault_is_first_with_the_installed_compiler(
+    fault: str, compiled: Callable[[str], ProgramSide], whole_compiled: ProgramSide
+) -> None:
+    first = compare_programs(whole_compiled, compiled(fault)).differences[0]
     assert first.what == FIRST[fault][0]
