@@ -52,6 +52,25 @@ ALIVE = "alive"  # a pipe in it; only the main process has it open for writing
 
 USE_STACK = {f"tests/flows/test_{name}.py" for name in ("both_uis", "deployments", "kubernetes_pool", "up_and_down")}
 
+# the files that take longest, most of them by waiting: they start first, so that no core is idle beside the last one
+LONGEST = (
+    "tests/flows/test_both_uis.py",
+    "tests/tasks/launch/slurm/test_faults.py",
+    "tests/references/test_mutations.py",
+    "tests/tasks/verify/test_remote_checkpoints.py",
+    "tests/tasks/launch/cluster/test_cluster.py",
+    "tests/flows/test_slurm.py",
+    "tests/flows/test_compare.py",
+    "tests/references/test_transformers.py",
+    "tests/tasks/launch/cluster/test_api_server.py",
+    "tests/flows/test_only.py",
+    "tests/flows/extensions/bisect/test_flow.py",
+    "tests/tasks/experiments/test_same_function.py",
+    "tests/model/test_floors.py",
+    "tests/model/train/test_loop.py",
+    "tests/tasks/extensions/explain/test_tensors.py",
+)
+
 OURS = pytest.StashKey[tuple[Path, int]]()
 # a command and its guard, which kills their group when the pipe is closed; neither is a child of the starting process
 GUARD = 'exec 3<&0; { { "$@"; kill -9 -$$; } & read _ <&3; kill -9 -$$; } & echo $! >"$0"'
@@ -80,6 +99,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.name.startswith("test_") and str(config.option.markexpr).startswith("long"):
         return None if "mark.long" in collection_path.read_text(encoding="utf-8") else True
     return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files; the others keep their order."""
+    rank = {ROOT / file: n for n, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 class ByServer(LoadFileScheduling):  # type: ignore[misc]
