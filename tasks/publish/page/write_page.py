@@ -19,10 +19,8 @@ from tasks.publish.content.array_tables import count_roles, describe_counts, lis
 from tasks.publish.content.brief import PER_STEP, Brief, find_frame, make_brief, short_title
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.compared_code import describe_arms, describe_notes
-from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
-from tasks.publish.content.icon import draw_icon, to_data_uri
 from tasks.publish.content.row_values import name_unit, show_sides, show_values
 from tasks.publish.content.save_timeline import draw_lives
 from tasks.publish.content.templating import load_assets, make_environment
@@ -54,7 +52,7 @@ def write_page(
     log_lines: `arm/run name`, or the arm's name for its first run → the log's (byte offset, text) pairs in order; and
         `arm/file name` → those of a compiled program. Each iterable is read once, in constant memory. A log without
         an entry is not on the page.
-    runs: `arm/run name` → run record; without them the page has neither settings nor schedules, and fewer curves.
+    runs: `arm/run name` → run record; without them the page has no settings and fewer curves.
     home: URL of the index page.
     neighbours: URL of the script with the results of all cases of the page's pair (`name_pair`).
     flow_run: URL of the Prefect flow run.
@@ -64,7 +62,6 @@ def write_page(
     """
     known, sides = runs or {}, verdict_words.sides_of(record)
     first = [known.get(f"{arm.name}/{arm.runs[0]}") if arm.runs else None for _, arm in sides]
-    schedules = {side: draw_schedule(run.reading) for (side, _), run in zip(sides, first, strict=True) if run}
     logs = Logs(record, log_lines, folder)
     figures = write_figures(record, known, logs, folder)
     marks = list_marks(record, known) if figures else []
@@ -114,8 +111,6 @@ def write_page(
             causes=sorted({mark["cause"] for mark in marks}),
             bars=(bars := place_time_bars(record)),
             time_ticks=axis_ticks(bars),
-            schedules={side: to_data_uri(picture) for side, picture in schedules.items() if picture},
-            icon=to_data_uri(draw_icon(verdict_words.outcome_of(record))),
             data=data,
             **load_assets("site.js", "page.js", "logs.js", "curves.js"),
         )

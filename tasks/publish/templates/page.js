@@ -18,7 +18,7 @@ const curve = async (number) => {
 // ---- the secondary sections are folded, on a phone all but three
 const reveal = (element) => { for (let at = element; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true; };
 const phone = matchMedia("(max-width: 40rem)").matches;
-for (const section of all(phone ? "main > section:not(.front, #why, #metrics, #curves)" : "#parity, #schedule, #floors, #differences, #checkpoints, #sides:not(:has(table)), #curves")) {
+for (const section of all(phone ? "main > section:not(.front, #why, #metrics, #curves)" : "#parity, #floors, #differences, #checkpoints, #sides:not(:has(table)), #curves")) {
   const part = make("details", "part"), head = make("summary");
   head.append(section.querySelector("h2"));
   part.append(head, ...section.childNodes);

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 from configs.model_checks import Pipeline
-from tasks.publish.content.draw_schedule import draw_schedule
 from tasks.scrape.read_log import scrape
 
 SHAPE = Pipeline(stages=2, chunks=2, layers=1, microbatches=4)
 STEP = "completed step: {}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 9.000, loss: 2.000"
 
 
-def test_a_schedule_is_read_and_drawn(tmp_path: Path) -> None:
+def test_a_schedule_is_read(tmp_path: Path) -> None:
     from model.decoder.pipeline import schedule_events  # loads JAX, which no other test of the folder needs
 
     events = list(schedule_events(SHAPE))
@@ -29,4 +28,3 @@ def test_a_schedule_is_read_and_drawn(tmp_path: Path) -> None:
     for entry in run.ranks:
         assert (entry["schedule"]["forward"], entry["schedule"]["backward"]) == (done, done)
         assert entry["schedule"]["in_flight"] == []
-    assert (draw_schedule(run) or "").count("<rect") > 32
