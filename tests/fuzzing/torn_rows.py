@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tasks.records import RunReading
@@ -123,12 +124,11 @@ def tear_row(number: int) -> Torn:
 
 def judge_torn(torn: Torn) -> Iterator[str]:
     """Yield "wrong: …" for a number that was not printed for its step, "silent: …" for a loss that is not reported."""
-    (whole,) = scrape_text(torn.whole, name="whole").runs
     try:
         runs = scrape_text(torn.data, name="torn").runs
     except LogFormatError:
         return
-    written, found = _numbers(whole), {}
+    written, found = _written(torn.whole), {}
     for run in runs:
         for step, numbers in _numbers(run).items():
             found[step] = found.get(step, {}) | numbers
@@ -142,6 +142,13 @@ def judge_torn(torn: Torn) -> Iterator[str]:
     if lost and not told:
         steps = sorted({step for step, _ in lost} - set(found))
         yield f"silent: {f'steps {steps}' if steps else f'fields {lost[:3]}'}"
+
+
+@cache
+def _written(whole: bytes) -> dict[int, dict[str, str]]:
+    """Return the numbers of a whole log: many torn ones have the same."""
+    (run,) = scrape_text(whole, name="whole").runs
+    return _numbers(run)
 
 
 def _numbers(run: RunReading) -> dict[int, dict[str, str]]:
