@@ -58,30 +58,42 @@ HISTORY = [
 
 
 @pytest.mark.long
-def test_the_commit_that_changed_the_loss_is_named_and_nothing_is_trained_twice(
-    maxview: Maxview, tmp_path: Path
+def test_a_killed_bisection_names_the_commit_that_changed_the_loss_and_trains_nothing_twice(
+    start: Callable[..., subprocess.Popen[str]], maxview: Maxview, tmp_path: Path
 ) -> None:
     make_repository(tmp_path / "repository", HISTORY)
     words = ["bisect", "main-vs-branch", "--repository", "repository", "--good", "v1", "--bad", "main"]
     words += ["--set", "steps=6", "--out", "o", "--json"]
+    flow = start(*words)
+    records = tmp_path / "o" / "runs"
+    deadline = time.monotonic() + 300
+    while len(list(records.glob("*/record.json"))) < 2 and flow.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(flow.pid, signal.SIGKILL)
+    flow.wait()
+    before = {path: path.stat().st_mtime_ns for path in records.glob("*/record.json")}
+    assert len(before) >= 2
     done = maxview(*words)
     assert done.returncode == 1, done.stderr
+    assert {path: path.stat().st_mtime_ns for path in before} == before
     (record,) = json.loads(done.stdout)
     assert record["outcome"] == "found"
     subjects = [point["commit"]["subject"] for point in record["points"]]
     assert subjects == [subject for subject, _, _ in HISTORY]
     assert subjects[record["culprit"]] == "more loss"
     assert record["metric"] == "loss_per_step"
+    assert re.search(r'"more loss" .* regressed', record["headline"])
     assert "model/train.py" in record["diffstat"]
     # commits with the source of the previous commit are never trained
     docs = [point for point in record["points"] if "docs" in point["commit"]["subject"]]
     assert [point["ruled_out"] for point in docs] == ["no source of the trainer changed"] * 3
     page = next((tmp_path / "o" / "bisections").rglob("index.html")).read_text()
     assert "more loss" in page
-    runs = {path: path.stat().st_mtime_ns for path in (tmp_path / "o" / "runs").glob("*/log.txt")}
-    again = maxview(*words)
+    runs = {path: path.stat().st_mtime_ns for path in records.glob("*/log.txt")}
+    again = maxview(*words, "--metric", "loss")
     assert again.returncode == 1, again.stderr
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "o" / "runs").glob("*/log.txt")} == runs
+    assert {path: path.stat().st_mtime_ns for path in records.glob("*/log.txt")} == runs
     assert json.loads(again.stdout)[0]["headline"] == record["headline"]
 
 
@@ -97,29 +109,6 @@ def test_the_commit_that_dies_is_named_and_a_dying_good_end_is_reported(maxview:
     assert bad.returncode == 3, bad.stderr
     assert "good died itself" in bad.stdout
     assert "name an earlier --good" in bad.stdout
-
-
-@pytest.mark.long
-def test_a_killed_bisection_resumes_with_its_finished_runs(
-    start: Callable[..., subprocess.Popen[str]], maxview: Maxview, tmp_path: Path
-) -> None:
-    make_repository(tmp_path / "repository", HISTORY)
-    words = ["bisect", "main-vs-branch", "--repository", "repository", "--good", "v1", "--bad", "main"]
-    words += ["--metric", "loss", "--set", "steps=6", "--out", "o"]
-    flow = start(*words)
-    records = tmp_path / "o" / "runs"
-    deadline = time.monotonic() + 300
-    while len(list(records.glob("*/record.json"))) < 2 and flow.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    os.killpg(flow.pid, signal.SIGKILL)
-    flow.wait()
-    before = {path: path.stat().st_mtime_ns for path in records.glob("*/record.json")}
-    assert len(before) >= 2
-    done = maxview(*words)
-    assert done.returncode == 1, done.stderr
-    assert re.search(r'"more loss" .* regressed', done.stdout)
-    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 PRINTS = """\
