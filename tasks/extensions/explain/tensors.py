@@ -83,6 +83,9 @@ def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
     for n in right.frontier:
         if n not in paired:
             found.append(describe_extra(right, n, _order(left, right, n), of_candidate=True))
+    if not found:  # both frontiers are paired with rows behind them, as where the arms permute other tensors
+        found += [describe_extra(left, n, float(n), of_candidate=False) for n in left.frontier]
+        found += [describe_extra(right, n, _order(left, right, n), of_candidate=True) for n in right.frontier]
     if left.divergent or right.divergent:
         found += _find_lone_stops(left, right)
     return sorted(found, key=lambda item: (item.order, item.root.kind))

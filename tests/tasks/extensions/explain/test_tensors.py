@@ -10,12 +10,14 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from tasks.experiments.observe_arm import observe_arm
+from tasks.extensions.explain.arm_values import ArmValues, Divergence
 from tasks.extensions.explain.explain_arms import ObservedArm, explain_observed
-from tasks.extensions.explain.tensors import compare_tensors
+from tasks.extensions.explain.tensor_rows import ObservedStep, TensorRow
+from tasks.extensions.explain.tensors import compare_tensors, find_roots
 from tasks.observe.recorder import read_observation
 from tasks.programs.compare_lowered import compare_program_files
-from tasks.records import RunPlan, TensorComparison
-from tasks.records.observation import FILE, PROGRAM
+from tasks.records import Observation, RunPlan, TensorComparison
+from tasks.records.observation import FILE, PROGRAM, ObservedArray
 
 OBSERVED = Path(__file__).parents[3] / "standins" / "observed" / "trainer.py"
 type Planned = Callable[..., RunPlan]
@@ -312,3 +314,25 @@ def test_two_versions_of_jax_are_reported_and_their_computations_compared(
     assert f"left runs JAX {versions[0]}, right JAX 0.8.0" in found.tensors.notes[0]
     assert found.program is not None
     assert (found.program.answer, found.program.versions) == ("same text", versions)
+
+
+def test_operations_in_another_order_on_other_tensors_are_roots_of_their_own() -> None:
+    """Each arm's first operation has its equal behind the other arm's first one, as where a reshape and a transpose of
+    the experts' numbers change places."""
+
+    def arm_of(*operations: tuple[str, list[object], str]) -> ArmValues:
+        rows = [
+            TensorRow(
+                "", operation, (origin,), "t.py", n + 1, "f", "t.py", "", "int32[8]", 0, "{}", 1.0, 0.0, 1.0, 0, value
+            )
+            for n, (operation, origin, value) in enumerate(operations)
+        ]
+        given = [ObservedArray(name=one, role="data", meaning=one, shape=(8,), dtype="int32") for one in "xy"]
+        return ArmValues(
+            Observation(arm="an arm", arguments=tuple(given)), ObservedStep(rows, ["of x", "of y"], [["row", 1]])
+        )
+
+    left = arm_of(("transpose", ["arg", 0], "a"), ("convert", ["row", 0], "b"))
+    right = arm_of(("convert", ["arg", 1], "c"), ("transpose", ["row", 0], "d"))
+    found = find_roots(Divergence(left, right), Divergence(right, left))
+    assert {(one.root.operation, one.root.line) for one in found} == {("transpose", 1), ("convert", 1)}
