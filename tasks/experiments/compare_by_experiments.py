@@ -17,7 +17,8 @@ from tasks.diff.floors import floor_of_function, run_one_executable
 from tasks.diff.metric_rows import make_row
 from tasks.diff.program_time_rows import program_time_row, turned_memory_row
 from tasks.experiments.recordings import Both
-from tasks.metrics.result_metrics import FUNCTION
+from tasks.experiments.runnable_arms import shares_start
+from tasks.metrics.result_metrics import FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records import (
     ComparisonRecord,
@@ -36,8 +37,10 @@ from tasks.records import (
     RunRecord,
     Verdict,
 )
+from tasks.records.text import counted
 
-NOT_TRIED = "nothing was trained: checkpoints, long curves, input and the host loop were not tried"
+NOT_TRIED = "nothing was trained: checkpoints, evaluations, long curves, later batches and the host loop were not tried"
+SHOWN = 3  # names in a sentence
 
 
 class Experiments(Frozen):
@@ -73,6 +76,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         rows += [memory] if (memory := turned_memory_row(arms, found.turns, rules)) else []
     if found.function is not None:
         rows += [row for row in (_function_row(arms, found.function), rounding_row(arms, found.function)) if row]
+    rows += [row] if (row := _first_call_row(arms, found)) else []
     verdict, headline = conclude(arms, findings, rows, floors)
     return ComparisonRecord(
         id=experiments_id(found.plans),
@@ -111,6 +115,25 @@ def _function_row(arms: tuple[ArmRuns, ArmRuns], function: FunctionComparison) -
     cells = Measured(text=f"{function.results} results" if function.results else "not evaluated")
     decision = Decision(verdict=words.get(function.answer, "unknown"), reason=function.sentence)
     return make_row(FUNCTION, (cells, cells), arms, decision)
+
+
+def _first_call_row(arms: tuple[ArmRuns, ArmRuns], found: Experiments) -> MetricDiff | None:
+    """Return the row of the arrays that both first steps are given; None if they start apart, or have none in common.
+
+    Neither the programs nor float64, which gives both steps the baseline's arrays, show another initializer or other
+    data.
+    """
+    left, right = ({(one.role, one.meaning): one.digest for one in its.arguments} for its in found.observations)
+    common = [key for key, digest in left.items() if digest and right.get(key)]
+    if not common or found.plans[0].trainer != found.plans[1].trainer or shares_start(found.plans[0].comparison):
+        return None
+    differ = [meaning for role, meaning in common if left[role, meaning] != right[role, meaning]]
+    named = ", ".join(differ[:SHOWN]) + (", …" if len(differ) > SHOWN else "")
+    equal = f"the {counted(len(common), 'array')} that the first step is given are equal in every bit"
+    reason = f"{len(differ)} of {counted(len(common), 'array')} that the first step is given differ: {named}"
+    cells = [Measured(text=counted(len(its.arguments), "array")) for its in found.observations]
+    decision = Decision(verdict="changed" if differ else "same", reason=reason if differ else equal)
+    return make_row(FIRST_CALL, (cells[0], cells[1]), arms, decision)
 
 
 def _floors(program: ProgramExplanation | None, function: FunctionComparison | None) -> Iterator[Floor]:

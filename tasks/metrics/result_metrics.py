@@ -26,6 +26,11 @@ FUNCTION = Metric(
     rule="results of both steps from equal arguments in float64, where rounding falls to 1e-15", decimals=None,
     judged="proof", result=True, optional=True, bisected=True, explained=True,
 )  # fmt: skip
+FIRST_CALL = Metric(
+    name="first_call", title="First weights and batch", unit="", better="equal",
+    rule="digests of the arrays that each arm's first step is given; float64 gives both steps the baseline's",
+    decimals=None, judged="proof", result=True, optional=True,
+)  # fmt: skip
 ROUNDING = Metric(
     name="rounding_error", title="Rounding error of the gradients", unit="%", better="lower",
     rule="distance of each arm's step to the same step in float64, relative to its size", decimals=3,

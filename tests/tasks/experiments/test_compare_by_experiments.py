@@ -8,6 +8,7 @@ import pytest
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments
 from tasks.publish.content.brief import make_brief
 from tasks.records import ComparisonRecord, Observation, ProgramExplanation, ProgramTimes, RunPlan, TimeRatio
+from tasks.records.observation import ObservedArray
 
 RATIO = TimeRatio(effect=0.001, low=-0.004, high=0.006)
 TURNS = ProgramTimes(
@@ -16,10 +17,13 @@ TURNS = ProgramTimes(
 )  # fmt: skip
 
 
-def compare(jaxlib: str, **found: Any) -> ComparisonRecord:
+def compare(
+    jaxlib: str, *, given: tuple[dict[str, str], ...] = ({}, {}), comparison: str = "linen-vs-nnx", **found: Any
+) -> ComparisonRecord:
+    """given: meaning → digest of the batch's arrays, per arm."""
     plans = [
         RunPlan(
-            comparison="linen-vs-nnx", case="01_base", arm=arm, repeat=0, trainer="maxview", target="cpu",
+            comparison=comparison, case="01_base", arm=arm, repeat=0, trainer="maxview", target="cpu",
             backend="local", config={"steps": 6}, origins={}, commit=None, dirty=False, versions={},
             environment={"JAX_PLATFORMS": "cpu"}, argv=(sys.executable,), time_limit_s=60, run_name=arm,
             directory=f"/out/runs/{arm}", identity=arm,
@@ -27,13 +31,19 @@ def compare(jaxlib: str, **found: Any) -> ComparisonRecord:
         for arm in ("linen", "nnx")
     ]  # fmt: skip
     observations = [
-        Observation(arm=plan.arm, step="train_step", platform="cpu", devices=1, software={"jaxlib": version})
-        for plan, version in zip(plans, ("0.12.0", jaxlib), strict=True)
-    ]
-    given = Experiments(
+        Observation(
+            arm=plan.arm, step="train_step", platform="cpu", devices=1, software={"jaxlib": version},
+            arguments=tuple(
+                ObservedArray(name=name, role="data", meaning=name, shape=(8,), dtype="int32", digest=digest)
+                for name, digest in its.items()
+            ),
+        )
+        for plan, version, its in zip(plans, ("0.12.0", jaxlib), given, strict=True)
+    ]  # fmt: skip
+    both = Experiments(
         plans=(plans[0], plans[1]), observations=(observations[0], observations[1]), logs=("a/log", "b/log"), **found
     )
-    return compare_by_experiments(given)
+    return compare_by_experiments(both)
 
 
 ONE_TEXT = ProgramExplanation(answer="same text", sentence="both arms lower the same StableHLO text", hashes=("a", "a"))
@@ -43,6 +53,26 @@ ONE_TEXT = ProgramExplanation(answer="same text", sentence="both arms lower the 
 def test_one_text_is_one_program_for_one_compiler_only(jaxlib: str, words: list[str]) -> None:
     record = compare(jaxlib, program=ONE_TEXT)
     assert [row.verdict for row in record.rows if row.metric == "program_step_s"] == words
+
+
+@pytest.mark.parametrize(
+    ("comparison", "targets", "words"),
+    [
+        ("main-vs-branch", "a", ["same"]),
+        ("main-vs-branch", "b", ["changed"]),
+        ("maxtext-linen-vs-nnx", "b", []),  # runs of this comparison start with the first arm's state
+    ],
+)
+def test_another_first_batch_is_a_change_that_one_program_does_not_show(
+    comparison: str, targets: str, words: list[str]
+) -> None:
+    given = {"inputs": "a", "targets": "a"}, {"inputs": "a", "targets": targets}
+    record = compare("0.12.0", given=given, comparison=comparison, program=ONE_TEXT)
+    rows = [row for row in record.rows if row.metric == "first_call"]
+    assert [row.verdict for row in rows] == words
+    assert record.verdict == ("changed" if words == ["changed"] else "same")
+    if record.verdict == "changed":
+        assert make_brief(record).why.endswith("1 of 2 arrays that the first step is given differ: targets")
 
 
 def test_memory_of_the_turns_is_a_row() -> None:
