@@ -25,7 +25,17 @@ from tasks.diff.state_rows import checkpoint_row, final_state_row
 from tasks.diff.step_modes import describe_modes
 from tasks.diff.time_rows import Circumstances, cpu_time_row, name_host, say_per_token, step_time_row
 from tasks.metrics.merged_steps import cpu_seconds
-from tasks.metrics.result_metrics import CHECKPOINTS, END, EVALUATION, FINAL_STATE, FUNCTION, LOSS, ROUNDING, VALUES
+from tasks.metrics.result_metrics import (
+    CHECKPOINTS,
+    END,
+    EVALUATION,
+    FINAL_STATE,
+    FIRST_CALL,
+    FUNCTION,
+    LOSS,
+    ROUNDING,
+    VALUES,
+)
 from tasks.metrics.table import BY_NAME, METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records import (
@@ -125,6 +135,7 @@ def diff(
         CPU_TIME.name: cpu_row,
         LOSS.name: loss_row(arms, parity, loss),
         FUNCTION.name: None,  # the row of the losses has the answer
+        FIRST_CALL.name: None,  # the losses of the runs tell
         EVALUATION.name: evaluation_row(arms, evaluations, evaluated),
         VALUES.name: values_row(arms, others, values),
         ROUNDING.name: rounding_row(arms, function),

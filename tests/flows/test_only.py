@@ -22,7 +22,8 @@ def test_one_program_in_both_arms_takes_no_turns(maxview: Maxview, tmp_path: Pat
     (record,) = json.loads(done.stdout)
     assert record["verdict"] == "same"
     assert record["turns"] is None
-    assert [(row["title"], row["verdict"]) for row in record["rows"]] == [("Step time of the program", "same")]
+    assert [row["title"] for row in record["rows"]] == ["Step time of the program", "First weights and batch"]
+    assert {row["verdict"] for row in record["rows"]} == {"same"}
     assert "nothing was trained" in record["headline"]
     assert not [*(tmp_path / "o").glob("runs/*/record.json")]
 
@@ -48,6 +49,21 @@ def clone(tmp_path: Path) -> Path:
         layers.write_text(text.replace(NORM, norm))
         git(folder, "commit", "-q", "-a", "-m", branch)
     return folder
+
+
+def test_another_initializer_is_a_change_though_the_program_is_one(maxview: Maxview, clone: Path) -> None:
+    file = clone / "model" / "decoder" / "initializers.py"
+    git(clone, "checkout", "-q", "-b", "initializer", "main")
+    file.write_text(file.read_text().replace('"query": Normal((0, 2))', '"query": Normal((0,))'))
+    git(clone, "commit", "-q", "-a", "-m", "another initializer")
+    refs = ("--repository", str(clone), "--baseline", "main", "--branch", "initializer")
+    done = maxview("compare", "main-vs-branch", *SMALL, *refs, "--only", "function", "--out", "o", "--json")
+    assert done.returncode == 1, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["verdict"] == "changed"
+    assert [floor["holds"] for floor in record["floors"]] == [True]
+    row = next(row for row in record["rows"] if row["metric"] == "first_call")
+    assert row["reason"].endswith("differ: decoder.layers.self_attention.query.kernel")
 
 
 def git(folder: Path, *words: str) -> None:
