@@ -13,7 +13,7 @@ from tasks.metrics.result_metrics import EVALUATION, FINAL_STATE, FIRST_CALL, FU
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
 from tasks.publish.content.row_values import show_percent
-from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff, Verdict
+from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
@@ -140,21 +140,6 @@ def name_heading(record: ComparisonRecord, arm: str) -> str:
     return visible(arm) if len(arm) <= MAX_HEADING_LENGTH else (name_side(record, arm) or visible(arm))
 
 
-def list_findings(record: ComparisonRecord) -> list[tuple[Finding, str]]:
-    """Return the findings, blocking ones first, each with its evidence if the message lacks a value of it.
-
-    Empty if an arm died, because there is no verdict.
-    """
-    order = list(EFFECTS)
-    findings = () if record.has_died else sorted(record.findings, key=lambda finding: order.index(finding.effect))
-    found = []
-    for finding in findings:
-        told = all(evidence.value in finding.message for evidence in finding.evidence)
-        values = [] if told else [f"{name_heading(record, e.arm)}: {visible(e.value)}" for e in finding.evidence]
-        found.append((finding, "; ".join(values)))
-    return found
-
-
 def cell_text(text: str, arm: ArmSummary) -> str:
     """Return the text of a value; if it is empty, a text that says that the arm died or has no value."""
     if text.strip():
@@ -238,50 +223,6 @@ def unbroken(text: str, blank: str = "\u00a0") -> str:
     return re.sub(r" (?=[%…±×])|(?<=[…±×]) |(?<=\d) (?=(ms|s|[GM]i?B?|billion|steps?|values?)\b)", blank, text)
 
 
-def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
-    """Return (name, value) of an arm's facts: commit, versions, devices, start, exit code, …; without unknown ones."""
-    here = arm.environment
-    devices = " × ".join(part for part in (str(here.num_devices or ""), here.device_kind or "") if part)
-    mesh = ", ".join(f"{axis} {size}" for axis, size in (here.mesh or {}).items())
-    pairs = [
-        ("branch", arm.branch),
-        ("commit", arm.commit and arm.commit[:9]),
-        ("JAX", arm.jax or here.jax),
-        ("jaxlib", here.jaxlib if here.jaxlib != (arm.jax or here.jax) else None),
-        ("libtpu", here.libtpu),
-        ("backend", here.backend),
-        ("devices", devices),
-        ("mesh", mesh),
-        ("attention", arm.attention),
-        ("host process", None if here.process_index is None else str(here.process_index)),
-        ("ran on", here.place),
-        ("exit code", None if arm.exit_code is None else str(arm.exit_code)),
-        ("started", format_moment(arm.started)),
-    ]
-    return [(name, visible(value)) for name, value in pairs if value]
-
-
-def split_facts(record: ComparisonRecord) -> dict[str, dict[str, str]]:
-    """Return `baseline` and `candidate` → the facts that differ, and `both` → the equal ones."""
-    known = {side: dict(facts_of(arm)) for side, arm in sides_of(record)}
-    both = dict(known["baseline"].items() & known["candidate"].items())
-    parted = {side: {name: value for name, value in own.items() if name not in both} for side, own in known.items()}
-    return parted | {"both": {name: value for name, value in known["baseline"].items() if name in both}}
-
-
 def format_moment(iso: str | None) -> str | None:
     """Return an ISO 8601 UTC time as `2026-01-31 12:00:00 UTC`, another text unchanged, None if there is no text."""
     return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)$", r"\1 \2 UTC", iso) if iso else None
-
-
-def describe_coverage(arm: ArmSummary) -> str:
-    """Return one line about how completely the arm's log was written and read."""
-    cover = arm.coverage
-    seen = cover.step_lines_seen
-    parts = [f"{cover.step_lines_parsed} of {seen} step lines read" if seen else "no step line"]
-    parts += [f"steps {first}–{last} missing" for first, last in cover.gaps]
-    parts += [f"{cover.rewinds} rewinds"] if cover.rewinds else []
-    parts += [f"{cover.glued_lines} glued lines"] if cover.glued_lines else []
-    parts += ["cut off"] if cover.truncated else []
-    parts += [f"unknown keys: {', '.join(map(visible, cover.unknown_keys))}"] if cover.unknown_keys else []
-    return "; ".join([*parts, "complete" if cover.complete else "not complete"])

@@ -19,6 +19,7 @@ from tasks.publish.content.array_tables import count_roles, describe_counts, lis
 from tasks.publish.content.brief import PER_STEP, Brief, find_frame, make_brief, short_title
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.compared_code import describe_arms, describe_notes
+from tasks.publish.content.compared_facts import compare_facts
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
 from tasks.publish.content.row_values import name_unit, show_sides, show_values
@@ -26,7 +27,7 @@ from tasks.publish.content.save_timeline import draw_lives
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.time_bars import axis_ticks, list_parts, place_time_bars
 from tasks.publish.page.curve_data import list_marks, write_figures
-from tasks.publish.page.differences import compare_facts, list_differences
+from tasks.publish.page.differences import list_differences
 from tasks.publish.page.log_files import Lines, Logs
 from tasks.publish.page.picture import draw_bars, draw_picture
 from tasks.publish.page.replace_text import replace_text

@@ -6,7 +6,7 @@ An arm is one of the two compared versions.
 import os
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -21,6 +21,7 @@ from tasks.publish.content.array_tables import describe_alone, describe_counts, 
 from tasks.publish.content.brief import Brief, make_brief
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
 from tasks.publish.content.compared_code import describe_code
+from tasks.publish.content.compared_facts import ArmFacts, compare_facts
 from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.time_bars import describe_part, list_parts
 from tasks.publish.content.verdict_words import (
@@ -29,15 +30,12 @@ from tasks.publish.content.verdict_words import (
     MAX_HEADING_LENGTH,
     OUTCOMES,
     absent_text,
-    describe_coverage,
     group_rows,
-    list_findings,
     list_rows_to_explain,
     name_heading,
     name_verdict,
     show_cells,
     sides_of,
-    split_facts,
     threshold_text,
     unbroken,
 )
@@ -170,10 +168,11 @@ def render_details(record: ComparisonRecord) -> RenderableType:
     """Return everything that the brief leaves out: both arms, findings, all rows, reasons, programs, checkpoints."""
     parts: list[RenderableType] = [Text()]
     parts += [Text(line, style="dim", overflow="fold") for line in describe_code(record)]
-    parts.append(_arms(record))
+    facts = compare_facts(record)
+    parts += _table(_arms(record, facts))
     if record.explanation is not None:
         parts.append(render_explanation(record.explanation))
-    parts += _list("Are the two comparable?", _findings(record))
+    parts += _list("Are the two comparable?", _findings(facts))
     parts += [Text(), _Metrics(record)]
     parts += [_plain(absent_text(record), "dim")] if record.absent else []
     differing = "What differs between the programs, by share of cycles, collective bytes or memory"
@@ -198,35 +197,26 @@ class _Report:
             yield Segment(text.replace(GLUE, " "), style, control)
 
 
-def _arms(record: ComparisonRecord) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    facts = split_facts(record)
+def _arms(record: ComparisonRecord, facts: ArmFacts) -> Iterator[Row]:
+    """Yield both arms, then the facts that differ without an effect on the verdict, and the equal ones."""
     for side, arm in sides_of(record):
-        table.add_row(side, _plain(arm.label))
-        if facts[side]:
-            table.add_row("", _facts(facts[side]))
-        elif not facts["both"]:
-            table.add_row("", Text("its log names neither commit nor versions", style="dim"))
-        if record.programs is None:
-            table.add_row("", Text(describe_coverage(arm), style="dim", overflow="fold"))
-    if facts["both"]:
-        table.add_row("both", _facts(facts["both"]))
-    return table
+        yield Text(side, style="bold"), _plain(arm.label)
+    differing = [
+        f"{name} {left}".replace(" ", GLUE) + " → " + right.replace(" ", GLUE) for name, left, right in facts.differing
+    ]
+    equal = [f"{name} {value}".replace(" ", GLUE) for name, value in facts.equal]
+    for title, known in (("differ", differing), ("equal", equal)):
+        if known:
+            yield Text(title, style="bold"), Text("  ".join(known), style="dim", overflow="fold")
 
 
-def _facts(known: Mapping[str, str]) -> Text:
-    told = "  ".join(f"{name} {value}".replace(" ", GLUE) for name, value in known.items())
-    return Text(told, style="dim", overflow="fold")
-
-
-def _findings(record: ComparisonRecord) -> Iterator[Row]:
-    for finding, values in list_findings(record):
-        word = EFFECTS[finding.effect]
-        yield Text(f"{word.sign} {finding.effect}", style=word.style), _plain(finding.message)
-        if values:
-            yield "", _plain(values, "dim")
+def _findings(facts: ArmFacts) -> Iterator[Row]:
+    for row in facts.weighing:
+        word = EFFECTS[row.effect]
+        yield Text(f"{word.sign} {row.effect}", style=word.style), _plain(row.meaning)
+        values = [", ".join(text for text, _ in shown) for shown in (row.baseline, row.candidate)]
+        if any(value not in row.meaning for value in values):
+            yield "", _plain(f"{row.name}: {' → '.join(value or '—' for value in values)}", "dim")
 
 
 class _Metrics:
@@ -398,12 +388,17 @@ def _plain(text: str, style: str = "") -> Text:
 
 
 def _list(title: str, rows: Iterable[Row]) -> list[RenderableType]:
-    """Return a heading and a table of two columns, the first without line breaks; empty without rows."""
+    """Return a heading and the table of the rows; empty without rows."""
+    table = _table(rows)
+    heading = Padding(Rule(title, align="left", style="dim", characters="─"), (1, 0, 0, 0))
+    return [heading, *table] if table else []
+
+
+def _table(rows: Iterable[Row]) -> list[RenderableType]:
+    """Return a table of two columns, the first without line breaks; empty without rows."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for row in rows:
         table.add_row(*row)
-    if not table.rows:
-        return []
-    return [Padding(Rule(title, align="left", style="dim", characters="─"), (1, 0, 0, 0)), table]
+    return [table] if table.rows else []

@@ -2,7 +2,7 @@
 
 from configs.comparison import load_comparison, load_target
 from tasks.diff.arms import ArmRuns, summarise
-from tasks.publish.content.verdict_words import facts_of
+from tasks.publish.content.compared_facts import facts_of
 from tasks.resolve.arm_config import resolve_config
 
 
