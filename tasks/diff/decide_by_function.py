@@ -23,9 +23,10 @@ CURVE_LIMIT = 4.0
 LAST_BITS = 4 * 2.0**-24  # of a loss in float32, whose sum over tokens may round anew
 PRINTED = 12**-0.5 * 2**0.5  # standard deviation of the difference of two values rounded to 1
 UP_TO_ROUNDING = "one function, up to rounding"
-# Largest factor between the arms' rounding errors. Among equal functions it was 1.14 over all gradients, and 1.49 for
-# one gradient (docs/decisions/0157-typical-rounding-error.md).
+# Largest factor between the arms' rounding errors. Among equal functions it was 1.14 over all gradients, 1.05 over all
+# parameters after a step, and 1.49 for one gradient (docs/decisions/0157-typical-rounding-error.md).
 WORSE_QUANTITY, WORSE_GRADIENT = 1.25, 1.6
+JUDGED = ("gradients", "parameters")  # quantities of many values; that of a number is an accident
 ORDER = ("gradients", "loss", "gradient norm", "parameters")
 
 
@@ -121,7 +122,7 @@ def rounding_row(arms: Arms, function: FunctionComparison | None) -> MetricDiff 
 
 def name_worse_rounding(function: FunctionComparison) -> RoundingError | None:
     """Return the quantity, else the gradient, whose rounding error grew beyond its limit; None if none did."""
-    beyond = [one for one in function.rounding if one.quantity == "gradients" and one.ratio > WORSE_QUANTITY]
+    beyond = [one for one in function.rounding if one.quantity in JUDGED and one.ratio > WORSE_QUANTITY]
     worst = function.worst_gradient
     return next(iter(beyond), worst if worst is not None and worst.ratio > WORSE_GRADIENT else None)
 
@@ -134,7 +135,7 @@ def _decide_rounding(function: FunctionComparison) -> Decision:
     if function.answer != "same":
         return not_judged(f"the arms compute other functions, so their rounding is no measure: {shown}")
     if (worse := name_worse_rounding(function)) is not None:
-        name = worse.quantity if worse.quantity == "gradients" else f"the gradient of {worse.quantity}"
+        name = worse.quantity if worse.quantity in JUDGED else f"the gradient of {worse.quantity}"
         said = (
             f"rounding error of {name} {100 * worse.baseline:.2g} % → {100 * worse.candidate:.2g} %, ×{worse.ratio:.1f}"
         )

@@ -32,7 +32,7 @@ FIRST_CALL = Metric(
     decimals=None, judged="proof", result=True, optional=True,
 )  # fmt: skip
 ROUNDING = Metric(
-    name="rounding_error", title="Rounding error of the gradients", unit="%", better="lower",
+    name="rounding_error", title="Rounding error of the step", unit="%", better="lower",
     rule="distance of each arm's step to the same step in float64, relative to its size", decimals=3,
     judged="proof", result=True, optional=True,
 )  # fmt: skip

@@ -128,6 +128,16 @@ def test_rounding_is_judged_by_its_factor(judge: Callable[..., ComparisonRecord]
     assert row.verdict == word
 
 
+def test_weights_that_round_worse_are_a_regression_beside_equal_gradients(
+    judge: Callable[..., ComparisonRecord],
+) -> None:
+    stored = RoundingError(quantity="parameters", baseline=2.5e-8, candidate=1.7e-3)  # bf16 after every update
+    record = judge(SAME.model_copy(update={"rounding": (*ROUNDING, stored)}), np.zeros(STEPS))
+    row = next(row for row in record.rows if row.metric == "rounding_error")
+    assert row.verdict == "regressed"
+    assert "rounding error of parameters" in row.reason
+
+
 def test_one_layer_that_rounds_worse_is_named(judge: Callable[..., ComparisonRecord]) -> None:
     worst = RoundingError(quantity="layers.mlp.wo", baseline=0.01, candidate=0.03)
     record = judge(SAME.model_copy(update={"worst_gradient": worst}), np.zeros(STEPS))
