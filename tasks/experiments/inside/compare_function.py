@@ -298,7 +298,8 @@ def is_weight(step: RecordedStep, n: int) -> bool:
 
 
 def _must_match(slot: Slot) -> bool:
-    return slot.role in ("parameter", "optimizer", "data", "quantisation") and slot.is_float
+    # a count of the optimizer's, too: in later states its first value would be another step's
+    return slot.role == "optimizer" or (slot.role in ("parameter", "data", "quantisation") and slot.is_float)
 
 
 def _unmatched(steps: tuple[RecordedStep, RecordedStep], sources: Sequence[ArrayOrigin | None]) -> list[str]:

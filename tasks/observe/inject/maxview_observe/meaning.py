@@ -5,6 +5,7 @@
 | a parameter | `params.params.X`, `params.X` | `model.X`, `params.X` (and `.value` behind it) | `parameter` X |
 | … in a pipeline | `params.params.pipeline_module.X` | `model.pipeline_module.X` | `parameter` X |
 | a moment | `opt_state.0.mu.params.X` | `optimizer.opt_state.1.0.mu.X` | `optimizer` mu.X |
+| … wrapped by optax | `opt_state.1.inner_state.mu.X` | `optimizer.opt_state.1.inner_state.mu.X` | `optimizer` mu.X |
 | a counter | `opt_state.0.count`, `step` | `optimizer.opt_state.1.0.count`, `optimizer.step` | `counter` count, step |
 """
 
@@ -22,6 +23,7 @@ _COUNTERS = frozenset({"count", "step", "mini_step", "gradient_step"})
 _WORD = re.compile(r"[A-Za-z_][\w-]*|\d+")
 # words with which a path inside a training state begins; before them is the name of the argument with the state
 _STATE = frozenset({"params", "model", "optimizer", "opt_state", "nnx_aux", *_COUNTERS})
+_WRAPPED = ("inner_state", "inner_opt_state")  # hold the state of an optimizer that optax wraps: masked, MultiSteps
 _VALUE = ("value", "raw_value")
 _STAGES = "pipeline_module"  # holds MaxText's layers if they are in a pipeline
 
@@ -40,7 +42,7 @@ def meaning_of_array(name: str) -> Place:
         parts = parts[1:]
         return "parameter", ".".join(parts[1:] if parts[:1] == ["params"] and len(parts) > 1 else parts)
     if parts[0] == "opt_state":
-        kind = next((part for part in parts[1:] if not part.isdigit()), "")
+        kind = next((part for part in parts[1:] if not part.isdigit() and part not in _WRAPPED), "")
         rest = parts[parts.index(kind) + 1 :] if kind else []
         if kind in _COUNTERS:
             return "counter", kind

@@ -21,9 +21,14 @@ from tasks.observe.inject.maxview_observe.meaning import meaning_of, meanings_of
             ("parameter", "w"),
         ),
         (
-            ("state.opt_state[0].mu['params']['w']", "state['optimizer']['opt_state'][0]['mu']['w'].value"),
+            (
+                "state.opt_state[0].mu['params']['w']",
+                "state['optimizer']['opt_state'][0]['mu']['w'].value",
+                "state.opt_state[1].inner_state.mu['params']['w']",
+            ),
             ("optimizer", "mu.w"),
         ),
+        (("state.opt_state[0].count", "state.opt_state[1].inner_state.count"), ("counter", "count")),
         (("state.step", "state['optimizer']['step'].value", "state['step']"), ("counter", "step")),
         (("data['inputs']", "batch.inputs", "batch['inputs']"), ("data", "inputs")),
         (("x",), ("data", "x")),
