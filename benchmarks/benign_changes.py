@@ -32,6 +32,12 @@ class SettingsPair(NamedTuple):
     packages: tuple[str, ...] = ()  # other versions, for the candidate
 
 
+WRAPPED = (
+    "return optax.adamw(",
+    "return (lambda *given, **named: optax.masked(optax.adamw(*given, **named), lambda tree: "
+    "jax.tree.map(lambda _: True, tree)))(",
+)
+
 EDITS = (
     *(
         PlantedChange(f"x / √v for x · rsqrt(v), {case}", LAYERS, *ROOT, "", case)
@@ -76,6 +82,9 @@ EDITS = (
     PlantedChange(
         "the loss as a sum of two", LOSS, "jnp.sum((log_normalizer_BL - target_logit_BL) * weights_BL)",
         "jnp.sum(log_normalizer_BL * weights_BL) - jnp.sum(target_logit_BL * weights_BL)", "", "16_f32_exact",
+    ),
+    PlantedChange(
+        "AdamW inside of optax.masked", OPTIMIZER, *WRAPPED, "", "01_base",
     ),
     PlantedChange(
         "clipping divides by a ratio", OPTIMIZER, "x * factor.astype(x.dtype)", "x / (1 / factor).astype(x.dtype)", "",

@@ -19,6 +19,17 @@ UPDATE = "after = state.apply_gradients("  # the trainer's line that calls optax
 SCALE_GRADIENT = "{x} * {factor} + jax.lax.stop_gradient({x} * (1 - {factor}))"
 
 
+# a result that is right on the first device only
+DRIFT = """after = state.apply_gradients(grads=clipped.gradients)
+        whole, names = jax.sharding.PartitionSpec(), jax.sharding.get_abstract_mesh().axis_names
+
+        def move(x: jax.Array) -> jax.Array:
+            return x * (1 + 1e-3 * jax.lax.axis_index(names))
+
+        drift = jax.shard_map(move, in_specs=whole, out_specs=whole, check_vma=False)
+        after = after.replace(params=jax.tree.map(lambda x: drift(x) if x.ndim == 1 else x, after.params))"""
+
+
 class PlantedChange(NamedTuple):
     """An edit of one file of the trainer."""
 
@@ -224,6 +235,10 @@ PLANTED = (
     PlantedChange(
         "Nesterov's momentum", OPTIMIZER, "weight_decay=config.adam_weight_decay,",
         "weight_decay=config.adam_weight_decay, nesterov=True,", UPDATE,
+    ),
+    PlantedChange(
+        "the last norm drifts on devices 1 to 7", TRAINER, "after = state.apply_gradients(grads=clipped.gradients)",
+        DRIFT, "drift = jax.shard_map(", "01_base", target="cpu-8",
     ),
     # the schedule
     PlantedChange(
