@@ -61,7 +61,7 @@ def rows() -> Iterator[Row]:
 def draw(slots: Sequence[Slot], values: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
     """Return new arguments: the elements of each weight in another order, other tokens."""
     random = np.random.default_rng(seed)
-    tokens = [n for n, slot in enumerate(slots) if slot.role == "data" and values[n].max(initial=0) > 255]
+    tokens = [n for n, slot in enumerate(slots) if slot.role == "data" and slot.meaning in ("inputs", "targets")]
     vocabulary = random.permutation(1 + max(int(values[n].max()) for n in tokens))
     found = list(values)
     for n, slot in enumerate(slots):
