@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import jax
@@ -113,12 +114,12 @@ def measure_draws(change: PlantedChange, folder: Path, seeds: Sequence[tuple[int
         path.write_text(json.dumps({"states": states, "types": types}), encoding="utf-8")
 
 
-def judge(measured: dict[str, Any]) -> tuple[bool, float]:
-    """Return whether the candidate of a draw is called worse, and the largest factor of a gradient's error."""
+def judge(measured: dict[str, Any]) -> tuple[bool, float | None]:
+    """Return whether the candidate of a draw is called worse, and the largest known factor of a gradient's error."""
     found = summarise_function(measured)
     assert found.answer == "same", found.sentence
     worst = found.worst_gradient
-    return bool(name_worse_rounding(found)), worst.ratio if worst else np.nan
+    return bool(name_worse_rounding(found)), worst.ratio if worst else None
 
 
 def show_share(count: int, of: int) -> str:
@@ -146,11 +147,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             done = [judge(one) for one in measure(change, place, given.draws)]
             called, ratios = sum(word for word, _ in done), [ratio for _, ratio in done]
             alarms, trials = alarms + (not is_worse) * called, trials + (not is_worse) * len(done)
-            print(
-                f"{'worse' if is_worse else 'equal'} {change.name:50.50} called worse {show_share(called, len(done))}, "
-                f"worst gradient ×{np.nanmedian(ratios):.2f} ({np.nanmin(ratios):.2f} … {np.nanmax(ratios):.2f})",
-                flush=True,
-            )
+            known = [ratio for ratio in ratios if ratio is not None]
+            worst = f", worst gradient ×{median(known):.2f} ({min(known):.2f} … {max(known):.2f})" if known else ""
+            word = "worse" if is_worse else "equal"
+            print(f"{word} {change.name:50.50} called worse {show_share(called, len(done))}{worst}", flush=True)
     print(f"equal functions called worse: {show_share(alarms, trials)}")
     return 0
 
