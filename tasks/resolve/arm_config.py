@@ -13,10 +13,18 @@ from pydantic import ValidationError
 
 from configs.checks import Devices
 from configs.comparison import Comparison, Target, arm_layer, load_layer, read_set_layer
-from configs.errors import Problems
+from configs.errors import ConfigError, Problems
 from configs.frozen import Frozen
 from configs.installed import machine_memory_gib
-from configs.load import COMMAND_LINE, ConfigValue, explain_errors, layer_from_map, layer_from_overrides, merge_layers
+from configs.load import (
+    COMMAND_LINE,
+    KEYS,
+    ConfigValue,
+    explain_errors,
+    layer_from_map,
+    layer_from_overrides,
+    merge_layers,
+)
 from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import TrainConfig
@@ -45,13 +53,22 @@ def resolve_config(
     overrides: Sequence[str] = (),
     model: str | None = None,
     root: Path = CONFIG_ROOT,
+    own: tuple[str, Path] | None = None,
 ) -> ResolvedConfig:
     """Return one arm's config for one case, merged from the LAYERS.
 
+    own: ref and config folder of the arm's checkout, whose values of base, model and case apply instead of those in
+    `root`: a changed default is a change of the arm.
     Raises ConfigError with every problem of the layers; the merged values are checked only if there is none.
     """
     problems = Problems()
     readers = layers_of_case(target, case, model, root)
+    if own is not None:
+        theirs = layers_of_case(target, case, model, own[1])
+        readers = [  # where it runs is no part of the change
+            here if layer == "target" else partial(_apply_own, here, there, *own)
+            for layer, here, there in zip(LAYERS, readers, theirs, strict=False)
+        ]
     readers += [
         partial(arm_layer, comparison.name, arm, root=root),
         partial(read_set_layer, "comparisons", comparison.name, "comparison", root=root),
@@ -94,6 +111,27 @@ def layers_of_case(
         partial(load_layer, "models", model, "model", root=root),
         partial(load_case, case, model, root),
     ]
+
+
+def _apply_own(
+    read: Callable[[], dict[str, ConfigValue]],
+    read_own: Callable[[], dict[str, ConfigValue]],
+    ref: str,
+    folder: Path,
+) -> dict[str, ConfigValue]:
+    """Return a layer with the values of an arm's checkout. A file that its commit lacks is taken from here."""
+    ours = read()
+    try:
+        theirs = read_own()
+    except ConfigError:
+        return ours
+    shared = {key: value for key, value in ours.items() if key in theirs or value.layer == "base"}
+    changed = {
+        key: value.model_copy(update={"origin": value.origin.replace(str(folder), f"{ref}:configs", 1)})
+        for key, value in theirs.items()
+        if key in KEYS and (key not in ours or ours[key].value != value.value)
+    }
+    return shared | changed
 
 
 def load_case(case: str, model: str, root: Path) -> dict[str, ConfigValue]:

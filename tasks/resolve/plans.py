@@ -122,13 +122,15 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     problems = Problems()
     configs: dict[tuple[str, str], ResolvedConfig] = {}
     names = [arm.name for arm in comparison.arms]
+    read = partial(resolve_config, comparison, target, overrides=request.overrides, model=request.model, root=root)
     for case, arm in product(cases, names):
-        read = partial(resolve_config, comparison, target, case=case, arm=arm, root=root)
-        config = problems.attempt(partial(read, overrides=request.overrides, model=request.model))
-        if config is not None:
+        if (config := problems.attempt(partial(read, case=case, arm=arm))) is not None:
             configs[case, arm] = config
     problems.raise_any()
     trainers = prepare_trainers(comparison, request.arms, cache or default_cache())
+    for case, arm in configs:
+        if (own := trainers[arm].config_folder) is not None:
+            configs[case, arm] = read(case=case, arm=arm, own=(trainers[arm].ref or "", own))
     configs = {
         (case, arm): fit_config(config, trainers[arm], arm, problems, root=root)
         for (case, arm), config in configs.items()

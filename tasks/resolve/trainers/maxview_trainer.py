@@ -36,7 +36,7 @@ from tasks.resolve.trainers.trainer import (
 CONFIG = "config.yml"  # a run's config, in the run's folder
 # Paths that can affect a run: Python files below CODE, and all of DATA.
 CODE = ("model/", "configs/")
-DATA = ("configs/base.yml", "configs/data/")
+DATA = ("configs/base.yml", "configs/models/", "configs/cases/", "configs/data/")
 
 
 class MaxviewTrainer(Trainer):
@@ -103,6 +103,10 @@ class MaxviewTrainer(Trainer):
             if key not in read and value.layer != "base"
         ]
         return frozenset(read)
+
+    @property
+    def config_folder(self) -> Path | None:
+        return Path(self.folder) / "configs" if self.folder is not None else None
 
     @property
     def full_title(self) -> str:

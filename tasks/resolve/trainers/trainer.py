@@ -98,6 +98,11 @@ class Trainer(Frozen):
         """Return whether a file of a commit can affect a run. named: words of a custom command."""
         raise NotImplementedError
 
+    @property
+    def config_folder(self) -> Path | None:
+        """The checkout's folder of config files like maxview's own; None if the trainer has none."""
+        return None
+
     def known_keys(
         self, values: Mapping[str, ConfigValue], arm: str, problems: Problems, root: Path
     ) -> frozenset[str] | None:

@@ -197,6 +197,25 @@ def test_keys_unknown_to_a_trainer_are_omitted_only_as_defaults(
     wording("errors", error.value)
 
 
+def test_a_changed_default_is_a_change_of_its_arm(
+    plans_of: Callable[..., list[RunPlan]], repository: Path, run_git: Git
+) -> None:
+    run_git("checkout", "-q", "feat/x")
+    base, case = repository / "configs" / "base.yml", repository / "configs" / "cases" / "01_base.yml"
+    base.write_text(base.read_text().replace("adam_b2: 0.95 ", "adam_b2: 0.951 ").replace("steps: 20 ", "steps: 21 "))
+    case.parent.mkdir()
+    case.write_text("gradient_accumulation_steps: 2\na_key_of_tomorrow: 1\n")
+    run_git("add", "-A")
+    run_git("commit", "-q", "-m", "another momentum")
+    left, right = plans_of(overrides=("steps=30",))
+    differing = {key: (value, right.config[key]) for key, value in left.config.items() if value != right.config[key]}
+    del differing["run_name"]
+    assert differing == {"adam_b2": (0.95, 0.951), "gradient_accumulation_steps": (1, 2)}
+    assert left.origins["adam_b2"].startswith("configs/base.yml:")
+    assert right.origins["adam_b2"].startswith("feat/x:configs/base.yml:")
+    assert right.origins["gradient_accumulation_steps"] == "feat/x:configs/cases/01_base.yml:1"
+
+
 def test_options_override_the_file() -> None:
     options = ArmOverrides(baseline="v1", software=("branch:jax==0.11.0", "branch:flax==0.12.0"))
     baseline, branch = apply_options(SPEC, options)
