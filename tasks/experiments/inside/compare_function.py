@@ -7,6 +7,7 @@ The settings are the fields of `FunctionSettings`. A distance is the Euclidean n
 
 import ctypes
 import json
+import math
 import re
 import resource
 import sys
@@ -30,6 +31,10 @@ from tasks.experiments.inside.widen import as_run, widen_program
 CHAINED = 3  # steps from the first arguments; at a warm-up's step 0 the learning rate is 0
 DRAWS = 2  # number of perturbed chains
 LONGER = 0.01  # share by which the updates of one more chain are longer: how much the loss shows of a change
+# how many times further than a perturbed chain the arms' losses part before every step is evaluated
+PARTED = 4.0
+LAST_BITS = 4 * 2.0**-24  # of a loss, which a sum in another order changes
+DIFFERENT = 1e-9  # relative difference of all results together that ends the search for a step that differs
 LOSS = "loss"
 _FLOAT = re.compile(r"[x<](bf16|f8\w+|f16|f32|f64)>")
 
@@ -134,7 +139,7 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
             results = next(run_both(baseline, candidate, arguments, given))
             states.append({"state": state, "results": measure_results(steps[1].outputs, outputs, *results)})
 
-        _curves(settings, baseline, candidate, found["curves"], compare_at)
+        _curves(settings, baseline, candidate, found, compare_at)
     return found
 
 
@@ -168,13 +173,17 @@ def _curves(
     settings: FunctionSettings,
     baseline: PreparedArm,
     candidate: PreparedArm,
-    curves: dict[str, Any],
+    found: dict[str, Any],
     compare_at: Callable[[str, Sequence[Any]], None],
 ) -> None:
-    """Write the losses of each chain into `curves`: both arms, the perturbed baseline, and one with longer updates.
+    """Write the losses of each chain: both arms, the perturbed baseline, and one with longer updates.
 
-    compare_at: gets the baseline's arguments after a quarter, a half, three quarters and all of the steps.
+    found: has the "states" so far, and gets the losses as "curves".
+    compare_at: gets the baseline's arguments after a quarter, a half, three quarters and all of the steps. If the
+        losses part further than rounding explains, although all these states are equal, one step in between computes
+        another function: then also after each of the others, up to the first that differs.
     """
+    curves = found["curves"]
     chains = {"baseline": (baseline, baseline.first), "candidate": (candidate, candidate.first)}
     for draw in range(DRAWS):
         chains[f"perturbed {draw}"] = (baseline, perturb_weights(baseline.step.inputs, baseline.first, draw))
@@ -200,6 +209,33 @@ def _curves(
                     state[n] = results[output]
         spent += time.monotonic() - began
     compare_at("late", state)
+    if not have_parted(curves) or any(differ(one["results"]) for one in found["states"]):
+        return
+    state, began = list(baseline.first), time.monotonic()
+    steps = range(1, len(curves["baseline"]))
+    for number, results in zip(steps, baseline.chain(baseline.plain, baseline.first), strict=False):
+        for n, output in baseline.step.fed.items():
+            state[n] = results[output]
+        if number not in {*range(CHAINED), *between}:
+            compare_at(f"step {number}", state)
+            if differ(found["states"][-1]["results"]) or time.monotonic() - began > settings.curve_s:
+                return
+
+
+def differ(results: Sequence[dict[str, Any]]) -> bool:
+    """Return whether all results together differ in float64 by more than rounding does."""
+    gaps = [(row["float64"] or 0.0, row["norm"] or 0.0) for row in results if "float64" in row]
+    return math.hypot(*(gap for gap, _ in gaps)) > DIFFERENT * math.hypot(*(norm for _, norm in gaps))
+
+
+def have_parted(curves: dict[str, list[float]]) -> bool:
+    """Return whether the arms' losses part further than those of the perturbed chains explain."""
+    baseline = np.array(curves["baseline"])
+    if not len(baseline):
+        return False
+    gaps = {name: np.mean((np.array(curve) - baseline) ** 2) for name, curve in curves.items()}
+    noise = np.mean([gap for name, gap in gaps.items() if name.startswith("perturbed")])
+    return bool(gaps["candidate"] > PARTED**2 * (noise + (LAST_BITS * baseline[-1]) ** 2))
 
 
 def loss_of(outputs: Sequence[Slot]) -> int | None:

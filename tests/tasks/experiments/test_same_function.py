@@ -80,6 +80,19 @@ def test_a_changed_momentum_shows_at_the_second_step(
     assert (tmp_path / "function" / "function.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.long
+def test_one_step_that_differs_is_found_where_the_losses_part(plan_of: Planned, tmp_path: Path) -> None:
+    """The weights stand still in the sixth step, which is none of those that are evaluated in any case."""
+    stands = (
+        '{"params": jax.tree.map(lambda new, old: jnp.where(state["step"] == 5, old, new), both[0], state["params"]), '
+    )
+    plans = plan_of("baseline"), plan_of("candidate", ('{"params": both[0], ', stands))
+    eight = [plan.model_copy(update={"config": {**plan.config, "steps": 8}}) for plan in plans]
+    found = compare_functions((eight[0], eight[1]), ("baseline", "candidate"), tmp_path / "function")
+    assert found.states == ("step 0", "step 1", "step 2", "step 4", "step 6", "late", "step 3", "step 5")
+    assert (found.answer, found.gaps[0].state) == ("another", "step 5")
+
+
 def test_a_metric_that_only_the_candidate_computes_differs_by_all_of_it() -> None:
     """MaxText lost its experts' balancing loss in scanned layers: 0, and 0.022 after the repair."""
     (size,) = sizes_of([{"role": "metric", "meaning": "moe_lb_loss", "norm": 0.0, "float64": 0.022}])
