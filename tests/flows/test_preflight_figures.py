@@ -31,12 +31,8 @@ def test_the_table_has_the_nightly_cases_of_a_tpu() -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
-@pytest.mark.parametrize(
-    "names", [("01_base", "04_int8"), pytest.param(("03_dropout",), marks=pytest.mark.by_hand)], ids=" ".join
-)
-def test_the_cost_of_both_arms_equals_the_table(maxview: Maxview, names: tuple[str, ...]) -> None:
-    """By hand: the program of 03_dropout is that of 01_base with masks, and takes a core a minute to compile."""
-    table = {name: row for name, row in read_table().items() if name in names}
+def test_the_cost_of_both_arms_equals_the_table(maxview: Maxview) -> None:
+    table = read_table()
     cases = [word for case in table for word in ("--case", case)]
     done = maxview("preflight", "linen-vs-nnx", *cases, "--target", "v6e-32", "--out", "o", "--json")
     assert done.returncode == 0, done.stderr
