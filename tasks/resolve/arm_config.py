@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from configs.checks import Devices
 from configs.comparison import Comparison, Target, arm_layer, load_layer, read_set_layer
-from configs.errors import ConfigError, Problems
+from configs.errors import Problems
 from configs.frozen import Frozen
 from configs.installed import machine_memory_gib
 from configs.load import (
@@ -62,13 +62,7 @@ def resolve_config(
     Raises ConfigError with every problem of the layers; the merged values are checked only if there is none.
     """
     problems = Problems()
-    readers = layers_of_case(target, case, model, root)
-    if own is not None:
-        theirs = layers_of_case(target, case, model, own[1])
-        readers = [  # where it runs is no part of the change
-            here if layer == "target" else partial(_apply_own, here, there, *own)
-            for layer, here, there in zip(LAYERS, readers, theirs, strict=False)
-        ]
+    readers = layers_of_case(target, case, model, root, own)
     readers += [
         partial(arm_layer, comparison.name, arm, root=root),
         partial(read_set_layer, "comparisons", comparison.name, "comparison", root=root),
@@ -101,30 +95,36 @@ def resolve_config(
 
 
 def layers_of_case(
-    target: Target, case: str, model: str | None, root: Path
+    target: Target, case: str, model: str | None, root: Path, own: tuple[str, Path] | None = None
 ) -> list[Callable[[], dict[str, ConfigValue]]]:
-    """Return functions that read the layers base, target, model and case, in this order; each raises ConfigError."""
-    base, model = root / "base.yml", model or target.model
+    """Return functions that read the layers base, target, model and case, in this order; each raises ConfigError.
+
+    own: as in `resolve_config`. Where it runs is no part of the change, so the target's layer is that of `root`.
+    """
+    name = model or target.model
+
+    def read(file: str, read_in: Callable[[Path], dict[str, ConfigValue]]) -> dict[str, ConfigValue]:
+        ours = read_in(root)
+        if own is None or not (own[1] / file).is_file():
+            return ours
+        return _apply_own(ours, read_in(own[1]), *own)
+
     return [
-        lambda: layer_from_map(read_yaml(base), base, "base"),
+        partial(read, "base.yml", _load_base),
         partial(read_set_layer, "targets", target.name, "target", root=root),
-        partial(load_layer, "models", model, "model", root=root),
-        partial(load_case, case, model, root),
+        partial(read, f"models/{name}.yml", lambda place: load_layer("models", name, "model", root=place)),
+        partial(read, f"cases/{case}.yml", lambda place: load_case(case, name, place, root)),
     ]
 
 
+def _load_base(root: Path) -> dict[str, ConfigValue]:
+    return layer_from_map(read_yaml(root / "base.yml"), root / "base.yml", "base")
+
+
 def _apply_own(
-    read: Callable[[], dict[str, ConfigValue]],
-    read_own: Callable[[], dict[str, ConfigValue]],
-    ref: str,
-    folder: Path,
+    ours: dict[str, ConfigValue], theirs: dict[str, ConfigValue], ref: str, folder: Path
 ) -> dict[str, ConfigValue]:
-    """Return a layer with the values of an arm's checkout. A file that its commit lacks is taken from here."""
-    ours = read()
-    try:
-        theirs = read_own()
-    except ConfigError:
-        return ours
+    """Return the layer of an arm's checkout: of keys that exist here, with the base's values of keys that it lacks."""
     shared = {key: value for key, value in ours.items() if key in theirs or value.layer == "base"}
     changed = {
         key: value.model_copy(update={"origin": value.origin.replace(str(folder), f"{ref}:configs", 1)})
@@ -134,9 +134,9 @@ def _apply_own(
     return shared | changed
 
 
-def load_case(case: str, model: str, root: Path) -> dict[str, ConfigValue]:
-    """Return the values that a case sets, without EXPERTS if the model's file sets num_experts."""
-    values = load_layer("cases", case, "case", root=root)
+def load_case(case: str, model: str, place: Path, root: Path) -> dict[str, ConfigValue]:
+    """Return the values that a case in `place` sets, without EXPERTS if the model's file in `root` has num_experts."""
+    values = load_layer("cases", case, "case", root=place)
     own = load_layer("models", model, "model", root=root) if values.keys() & set(EXPERTS) else {}
     return {key: value for key, value in values.items() if key not in EXPERTS or "num_experts" not in own}
 

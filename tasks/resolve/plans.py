@@ -130,7 +130,9 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     trainers = prepare_trainers(comparison, request.arms, cache or default_cache())
     for case, arm in configs:
         if (own := trainers[arm].config_folder) is not None:
-            configs[case, arm] = read(case=case, arm=arm, own=(trainers[arm].ref or "", own))
+            again = partial(read, case=case, arm=arm, own=(trainers[arm].ref or "", own))
+            configs[case, arm] = problems.attempt(again) or configs[case, arm]
+    problems.raise_any()
     configs = {
         (case, arm): fit_config(config, trainers[arm], arm, problems, root=root)
         for (case, arm), config in configs.items()

@@ -214,6 +214,10 @@ def test_a_changed_default_is_a_change_of_its_arm(
     assert left.origins["adam_b2"].startswith("configs/base.yml:")
     assert right.origins["adam_b2"].startswith("feat/x:configs/base.yml:")
     assert right.origins["gradient_accumulation_steps"] == "feat/x:configs/cases/01_base.yml:1"
+    case.write_text("gradient_accumulation_steps: [\n")
+    run_git("commit", "-q", "-a", "-m", "no YAML")
+    with pytest.raises(ConfigError, match=r"cases/01_base\.yml:.*not valid YAML"):
+        plans_of()
 
 
 def test_options_override_the_file() -> None:
