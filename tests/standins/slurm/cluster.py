@@ -114,12 +114,8 @@ class Cluster:
             if accounting:
                 self._start_accounting(accounts)
             self.start("slurmctld", "n1", "n2")
-            wait_for(
-                lambda: (
-                    self.tool("sinfo", "-h", "-o", "%A").split() == ["2/0"]
-                    or "0/2" in self.tool("sinfo", "-h", "-o", "%A")
-                )
-            )
+            # a node that has not answered yet is "idle*", and takes no job
+            wait_for(lambda: set(self.tool("sinfo", "-h", "-N", "-o", "%t").split()) == {"idle"})
         except BaseException:
             self.close()
             raise
