@@ -17,7 +17,6 @@ from tasks.diff.floors import floor_of_function, run_one_executable
 from tasks.diff.metric_rows import make_row
 from tasks.diff.program_time_rows import program_time_row, turned_memory_row
 from tasks.experiments.recordings import Both
-from tasks.experiments.runnable_arms import shares_start
 from tasks.metrics.result_metrics import FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records import (
@@ -125,7 +124,8 @@ def _first_call_row(arms: tuple[ArmRuns, ArmRuns], found: Experiments) -> Metric
     """
     left, right = ({(one.role, one.meaning): one.digest for one in its.arguments} for its in found.observations)
     common = [key for key, digest in left.items() if digest and right.get(key)]
-    if not common or found.plans[0].trainer != found.plans[1].trainer or shares_start(found.plans[0].comparison):
+    is_apart = found.plans[0].trainer != found.plans[1].trainer or any(plan.start for plan in found.plans)
+    if not common or is_apart:
         return None
     differ = [meaning for role, meaning in common if left[role, meaning] != right[role, meaning]]
     named = ", ".join(differ[:SHOWN]) + (", …" if len(differ) > SHOWN else "")

@@ -31,11 +31,3 @@ def wants_explanation(comparison: str) -> bool:
         return load_comparison(comparison).explain == "auto"
     except ConfigError:  # the file is missing or invalid here
         return False
-
-
-def shares_start(comparison: str) -> bool:
-    """Return whether runs of a comparison share their start; False if its file cannot be read."""
-    try:
-        return load_comparison(comparison).shares_start
-    except ConfigError:  # the file is missing or invalid here
-        return False

@@ -62,7 +62,7 @@ class RunnableProgram:
 
 
 def find_farthest(copies: Sequence[Any]) -> Any:
-    """Return the copy of an array that differs most from the first copy; the first one if all have its bits."""
-    first, bits = copies[0], copies[0].tobytes()
-    others = [one for one in copies[1:] if one.tobytes() != bits]
+    """Return the copy of an array that differs most from the first copy; the first one if all are equal."""
+    first = copies[0]
+    others = [one for one in copies[1:] if not np.array_equal(one, first)]
     return max(others, key=lambda one: np.abs(one.astype(np.float64) - first).max(), default=first)
