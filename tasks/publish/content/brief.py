@@ -244,11 +244,13 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
 def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
     """Return the known cause: of an explanation, else the finding that blocks the verdict, else the row's reason.
 
-    It is the root's commit if the sentence names the root, and for an unknown row the place where the programs differ.
+    If the sentence names the root, it is the root's commit, else a setting that differs; for an unknown row it is the
+    place where the programs differ.
     """
     explained = record.explanation
     if explained is not None and explained.root is not None and tell_function(record):
-        return visible(explained.commit_of_root)
+        settings = (finding.message for finding in record.findings if finding.kind == "config")
+        return visible(explained.commit_of_root or next(settings, ""))
     if explained is not None and (headline := headline_of(explained) or explained.headline):
         return visible(headline)
     if record.programs is not None and record.programs.differences:

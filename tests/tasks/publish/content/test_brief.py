@@ -16,7 +16,7 @@ from tasks.publish.content.brief import (
     tell_certainty,
 )
 from tasks.publish.content.row_values import show_percent, show_sides, show_values
-from tasks.records import CodeLine, ComparisonRecord, Explanation, Floor, FunctionComparison, MetricDiff
+from tasks.records import CodeLine, ComparisonRecord, Explanation, Finding, Floor, FunctionComparison, MetricDiff
 from tasks.records.observation import Root, TensorComparison
 from tasks.records.text import show_number
 from tests.wording.sentences import Wording
@@ -108,6 +108,10 @@ def test_the_root_leads_and_its_commit_is_why(record_002: ComparisonRecord, make
     brief = make_brief(record.model_copy(update={"explanation": explanation}))
     assert brief.sentence == f"Another function: {root.sentence}."
     assert brief.why == line.commit
+    setting = Finding(kind="config", effect="qualifies", message="adam_b2 differs (0.95 and 0.951)")
+    unmoved = explanation.model_copy(update={"lines": ()})  # the line is as it was: its value comes from the config
+    changed = record.model_copy(update={"explanation": unmoved, "findings": (setting,)})
+    assert make_brief(changed).why == setting.message
 
 
 def test_numbers_have_three_significant_digits(make_row: MakeRow) -> None:
