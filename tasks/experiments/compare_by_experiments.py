@@ -11,6 +11,7 @@ from configs.verdict_rules import load_verdict_rules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
 from tasks.diff.compare_runs import conclude
+from tasks.diff.cover_change import change_row
 from tasks.diff.decide import ONE_PROGRAM
 from tasks.diff.decide_by_function import rounding_row
 from tasks.diff.floors import floor_of_function, run_one_executable
@@ -20,6 +21,7 @@ from tasks.experiments.recordings import Both
 from tasks.metrics.result_metrics import FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records import (
+    ChangeCoverage,
     ComparisonRecord,
     Coverage,
     Decision,
@@ -51,6 +53,7 @@ class Experiments(Frozen):
     program: ProgramExplanation | None = None
     turns: ProgramTimes | None = None
     function: FunctionComparison | None = None
+    coverage: ChangeCoverage | None = None
 
 
 def compare_by_experiments(found: Experiments) -> ComparisonRecord:
@@ -76,6 +79,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     if found.function is not None:
         rows += [row for row in (_function_row(arms, found.function), rounding_row(arms, found.function)) if row]
     rows += [row] if (row := _first_call_row(arms, found)) else []
+    rows += [row] if (row := change_row(arms, found.coverage)) else []
     verdict, headline = conclude(arms, findings, rows, floors)
     return ComparisonRecord(
         id=experiments_id(found.plans),
@@ -94,6 +98,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         aa=plan.aa,
         turns=found.turns,
         function=found.function,
+        coverage=found.coverage,
         trained=False,
     )
 

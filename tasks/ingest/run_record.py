@@ -15,7 +15,7 @@ from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.metrics.compute_facts import with_facts
 from tasks.observe.kept_program import keep_step_program, read_compiles
-from tasks.observe.shared_start import read_start
+from tasks.observe.shared_start import read_ran, read_start
 from tasks.records import (
     CheckpointProof,
     RunPlan,
@@ -73,6 +73,7 @@ def build_record(
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
         start=read_start(plan),
+        ran=read_ran(plan),
         crossing=directory.read_crossing(),
         program=program,
         # unknown for a run with several attempts, because their compiled programs are in one folder

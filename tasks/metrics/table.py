@@ -3,6 +3,7 @@
 from tasks.metrics.maxview_metrics import MAXVIEW_METRICS
 from tasks.metrics.program_metrics import STEP_PROGRAM_METRICS
 from tasks.metrics.result_metrics import (
+    CHANGE,
     CHECKPOINTS,
     END,
     EVALUATION,
@@ -16,7 +17,7 @@ from tasks.metrics.result_metrics import (
 from tasks.metrics.time_metrics import TIME_METRICS
 
 METRICS = (
-    END, *MAXVIEW_METRICS, *TIME_METRICS, LOSS, FUNCTION, FIRST_CALL, EVALUATION, VALUES, ROUNDING, FINAL_STATE,
+    END, *MAXVIEW_METRICS, *TIME_METRICS, LOSS, FUNCTION, CHANGE, FIRST_CALL, EVALUATION, VALUES, ROUNDING, FINAL_STATE,
     *STEP_PROGRAM_METRICS, CHECKPOINTS,
 )  # fmt: skip
 BISECTED_TITLES = {metric.name: metric.title for metric in METRICS if metric.bisected}  # id → title

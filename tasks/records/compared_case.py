@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import computed_field, model_validator
 
 from configs.frozen import Frozen
+from tasks.records.change import ChangeCoverage
 from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
 from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.compiled import ProgramComparison
@@ -199,6 +200,7 @@ class ComparisonRecord(Frozen):
     programs: ProgramComparison | None = None  # None unless the arms were compiled and not trained
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
     function: FunctionComparison | None = None  # both steps in float64; None if not tried
+    coverage: ChangeCoverage | None = None  # what of the change was covered; None: the arms are no two checkouts
     explanation: Explanation | None = None  # causes of the difference; None if not examined
 
     _older = model_validator(mode="before")(read_older_command)

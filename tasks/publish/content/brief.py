@@ -129,7 +129,7 @@ def make_brief(record: ComparisonRecord) -> Brief:
         outcome=outcome_of(record),
         title=" · ".join(map(visible, (record.case, _name_arms(record), *targets))),
         sentence=sentence,
-        sure=tell_certainty(record, row),
+        sure=qualify_certainty(record, tell_certainty(record, row)),
         strips=strips,
         ticks=tuple(_list_ticks(record)) if outcome_of(record) == "same" else (),
         deaths=tuple(_tell_death(record, arm, sentence) for _, arm in sides_of(record) if arm.has_died),
@@ -239,6 +239,15 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     step = "a typical step " if row.level == "typical steps" else ""
     least = f"{step}at least {show_share(min(low, high, key=abs))} %"
     return f"Likely: {least} by one run of each, which cannot show whether something disturbed one of them."
+
+
+def qualify_certainty(record: ComparisonRecord, sure: str) -> str:
+    """Return how certain the verdict is; *same* is only likely where a part of the change was not seen."""
+    doubts = record.coverage.doubts if record.coverage is not None else ()
+    if record.verdict != "same" or not doubts:
+        return sure
+    more = f" And {'; '.join(doubts[1:])}." if doubts[1:] else ""
+    return f"Likely, not sure: {visible(doubts[0])}.{more}"
 
 
 def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
