@@ -114,7 +114,7 @@ def diff(
     time_row, step_time = step_time_row(arms, rules, shared)
     program_row = program_time_row(arms, turns, rules)
     equal_times = program_row is not None and program_row.verdict == "same"
-    host = name_host(step_time, arms, proved=proved) if (proved or equal_times) and not excuse else ""
+    host = name_host(step_time, arms, proved=proved, excuse=excuse) if proved or equal_times else ""
     modes = describe_modes(arms) if time_row.verdict in ("regressed", "improved") else ""
     host = "; ".join(filter(None, (host, modes)))
     if host:

@@ -131,7 +131,7 @@ def make_brief(record: ComparisonRecord) -> Brief:
         sentence=sentence,
         sure=tell_certainty(record, row),
         strips=strips,
-        ticks=tuple(_list_ticks(record)) if outcome_of(record) == "same" else (),
+        ticks=tuple(_list_ticks(record)) if _shows_ticks(record) else (),
         deaths=tuple(_tell_death(record, arm, sentence) for _, arm in sides_of(record) if arm.has_died),
         rows=rows,
         more=more,
@@ -165,7 +165,7 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
         cause = next((arm.cause_of_death for _, arm in sides_of(record) if arm.has_died), None)
         return f"{arms}: {cause.words}." if cause is not None and cause.words else f"{arms}."
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
-    known = "" if is_blocked else tell_function(record)
+    known = "" if is_blocked else tell_function(record) or _tell_floors(record)
     if row is not None and row.metric in DECIDED_BY_FUNCTION and row.verdict == record.verdict and known:
         return _as_sentence(known)
     others = [one for one in record.rows if one is not row and one.verdict == record.verdict and not one.allowed]
@@ -185,6 +185,14 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
         effect, values = right / left - 1, f"{show_seconds_of(left, right)} on average{allowed}"
     word = "slower" if effect > 0 else "quicker"
     return _as_sentence(f"{100 * abs(effect):.1f} % {word} per step ({values})", known)
+
+
+def _tell_floors(record: ComparisonRecord) -> str:
+    """Return the floors in one clause if all hold and something else is unknown, else "" (a headline names them)."""
+    if outcome_of(record) != "unknown" or not _shows_ticks(record):
+        return ""
+    *names, last = [floor.name for floor in record.floors]
+    return f"{', '.join(names)} and {last}" if names else last
 
 
 def _as_sentence(*clauses: str) -> str:
@@ -229,7 +237,7 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
                 return "Sure: both steps compute one function in float64, where rounding falls to 1e-15."
         return "" if row.verdict == "unknown" else "Sure: both values stand in the logs."
     if row.evidence == ONE_PROGRAM:
-        return "Sure: both sides run the same program, so any difference in time is noise."
+        return "Sure: program, code, config and software are one, and the runs differ in time by no more than noise."
     low, high = sorted((row.effect_low, row.effect_high))
     interval = f"{show_share(low)} … {show_share(high)} %"
     if row.verdict == "unknown":
@@ -301,6 +309,14 @@ def _draw_strips(record: ComparisonRecord) -> Iterator[Strip]:
             for nth, chosen in enumerate(sets)
         ]
         yield Strip(side=side, name=visible(arm.ref), levels=tuple(levels))
+
+
+def _shows_ticks(record: ComparisonRecord) -> bool:
+    """Return whether nothing differs, or whether every floor holds and only a cost is undecided."""
+    if outcome_of(record) == "unknown":
+        is_blocked = any(finding.effect == "blocks" for finding in record.findings)
+        return bool(record.floors) and all(floor.holds for floor in record.floors) and not is_blocked
+    return outcome_of(record) == "same"
 
 
 def _list_ticks(record: ComparisonRecord) -> Iterator[Tick]:
