@@ -49,6 +49,7 @@ class RunRecord(Frozen):
     crossing: CrossRestore | None = None  # only of MaxText: maxview's trainer reports its cross restore in `program`
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
     compiles: tuple[StepCompile, ...] = ()  # of the training step, from files that JAX wrote
+    host_peak_b: int | None = None  # largest resident memory of one of its processes, by our supervisor; None: unknown
     facts: RunFacts | None = None  # None in records of older versions; see `tasks.metrics.compute_facts`
 
     @property

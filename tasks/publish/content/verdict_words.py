@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_rows import ABSENT, DIED, NOT_JUDGED
 from tasks.metrics.maxview_metrics import FINAL_LOSS
+from tasks.metrics.memory_metrics import MEMORY_METRICS
 from tasks.metrics.result_metrics import EVALUATION, FINAL_STATE, FIRST_CALL, FUNCTION, LOSS, ROUNDING, VALUES
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
@@ -88,7 +89,7 @@ FAMILIES: dict[str, frozenset[str]] = {
     "Numerics": frozenset(
         metric.name for metric in (FINAL_LOSS, LOSS, FUNCTION, FIRST_CALL, EVALUATION, VALUES, ROUNDING, FINAL_STATE)
     ),
-    "Memory": frozenset({"memory_percent", "program_memory_gb"}),
+    "Memory": frozenset({"memory_percent", "program_memory_gb", *(metric.name for metric in MEMORY_METRICS)}),
 }
 RUN = "Run"  # the group of all other rows
 
