@@ -4,6 +4,7 @@ The columns of the metrics file are bytes at the end of a step. maxview's traine
 """
 
 from collections.abc import Callable, Sequence
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ from tasks.records import Measured, RunFacts, RunRecord
 HOST, HOST_PEAK_COLUMN = "host_memory_b", "host_memory_peak_b"
 DEVICE, DEVICE_PEAK_COLUMN = "device_memory_b", "device_memory_peak_b"
 WARM_UP = 2  # first steps, in which buffers are allocated once
-MIN_STEPS = 8  # fewest steps after WARM_UP that show a growth: each half has four
+MIN_STEPS = 8  # fewest steps after WARM_UP that show a growth
+LEFT_OUT = 0.1  # share of the steps with the largest growth, and of those with the smallest
 
 
 def host_peak(run: RunRecord) -> Measured:
@@ -45,22 +47,14 @@ def growth_of(column: str) -> OfRun:
 
 
 def steady_growth(values: NDArray[np.float64]) -> float:
-    """Return the growth per step that both halves of the values have; 0.0 if one grows and the other does not.
+    """Return the mean growth per step, without the tenth of the steps that grow most and the tenth that grow least.
 
-    A leak grows in every part of a run. An allocation that happens once, like the buffers of the first save, falls into
-    one half. The slope of a half is the median of the slopes of all its pairs of steps (Theil and Sen), which single
-    jumps do not move.
+    A leak grows in most steps. An allocator asks the system for much memory in a few steps: these jumps are left out,
+    so that a leak that fills such memory looks smaller than it is.
     """
-    half = len(values) // 2
-    slopes = [_slope(part) for part in (values[:half], values[half:])]
-    if min(slopes) > 0:
-        return min(slopes)
-    return max(slopes) if max(slopes) < 0 else 0.0
-
-
-def _slope(values: NDArray[np.float64]) -> float:
-    left, right = np.triu_indices(len(values), k=1)
-    return float(np.median((values[right] - values[left]) / (right - left)))
+    grown = np.sort(np.diff(values))
+    left_out = ceil(LEFT_OUT * grown.size)
+    return float(grown[left_out : grown.size - left_out].mean())
 
 
 def _series(run: RunRecord, column: str) -> NDArray[np.float64] | None:
@@ -104,7 +98,7 @@ def _peak(name: str, title: str, of: OfRun, rule: str) -> Metric:
 def _growth(name: str, title: str, column: str, where: str) -> Metric:
     return Metric(
         name=name, title=title, unit="MiB/step", better="lower",
-        rule=f"growth of {where} that both halves of the steps have; the median of the runs", decimals=3,
+        rule=f"mean growth of {where} without the largest and the smallest tenth; the median of the runs", decimals=3,
         judged="proof", of_runs=median_of(growth_of(column)), optional=True, trend=True,
     )  # fmt: skip
 

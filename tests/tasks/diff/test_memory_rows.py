@@ -20,6 +20,12 @@ EQUAL = (
     [499, 512, 512, 512, 512, 512, 512, 512, 512, 512, 512, 512, 512, 512, 512, 512, 512, 512, 512, 512],
     [510, 539, 539, 539, 539, 539, 539, 539, 539, 539, 539, 539, 539, 539, 539, 539, 539, 539, 539, 539],
 )
+# the same with 5 MiB in each step that are never freed: a part of them fills memory that the allocator has
+LEAKS = (
+    [510, 539, 539, 544, 572, 572, 572, 572, 600, 600, 600, 600, 600, 600, 600, 602, 612, 640, 640, 640],
+    [487, 521, 549, 549, 549, 549, 549, 549, 577, 577, 577, 577, 577, 579, 584, 589, 599, 627, 627, 627],
+    [499, 527, 532, 537, 542, 547, 552, 557, 586, 586, 586, 606, 634, 634, 634, 634, 634, 639, 639, 639],
+)
 
 
 def run_with(make_run: MakeRun, arm: str, used: Sequence[float], where: str = "host") -> RunRecord:
@@ -39,16 +45,17 @@ def test_equal_runs_are_the_same(left: int, right: int, make_run: MakeRun, compa
 
 
 @pytest.mark.parametrize("where", ["host", "device"])
-@pytest.mark.parametrize("run", range(4))
+@pytest.mark.parametrize("left", range(4))
+@pytest.mark.parametrize("right", range(3))
 def test_five_mib_a_step_are_a_leak(
-    run: int, where: str, make_run: MakeRun, compare: Compare, row_of: RowOf, wording: Wording
+    left: int, right: int, where: str, make_run: MakeRun, compare: Compare, row_of: RowOf, wording: Wording
 ) -> None:
-    leaks = [one + 5 * n for n, one in enumerate(EQUAL[run])]
-    arms = (("linen", EQUAL[(run + 1) % 4]), ("nnx", leaks))
+    arms = (("linen", EQUAL[left]), ("nnx", LEAKS[right]))
     record = compare(*(run_with(make_run, arm, used, where) for arm, used in arms))
     row = row_of(record, f"{where}_memory_growth")
     assert (row.verdict, record.verdict) == ("regressed", "regressed")
-    assert row.candidate == pytest.approx(5, abs=0.1)
+    assert row.candidate is not None
+    assert 1 < row.candidate < 5
     wording("reasons", row.reason)
     back = compare(*(run_with(make_run, arm, used, where) for arm, (_, used) in zip("ab", arms[::-1], strict=True)))
     assert row_of(back, f"{where}_memory_growth").verdict == "improved"
