@@ -228,8 +228,9 @@ def experiments_step(
         get_run_logger().info("%s", function.sentence)
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
     found = Experiments(
-        plans=plans, observations=observations, logs=logs, program=program, turns=turns, function=function
-    )
+        plans=plans, observations=observations, logs=logs, asked=tuple(only), program=program, turns=turns,
+        function=function,
+    )  # fmt: skip
     return add_next_of_experiments(compare_by_experiments(found), plans)
 
 

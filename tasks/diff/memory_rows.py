@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from configs.verdict_rules import Tolerance
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.decide import show_percentage, show_threshold
+from tasks.diff.decide_noisy import show_runs
 from tasks.diff.metric_rows import make_row, missing_decision
 from tasks.metrics.memory_metrics import DEVICE_GROWTH, DEVICE_PEAK, HOST_GROWTH, HOST_PEAK
 from tasks.metrics.metric import Metric
@@ -26,14 +27,18 @@ def memory_rows(arms: Arms, tolerances: Mapping[str, Tolerance]) -> dict[str, Me
         tolerance = tolerances.get(peak.tolerance, STATED[peak.name])
         cells = _cells(peak, arms)
         rows[peak.name] = cells and make_row(
-            peak, cells, arms, missing_decision(cells, arms) or decide_peak(cells, tolerance, noise)
+            peak, cells, arms, missing_decision(cells, arms) or _by_runs(decide_peak(cells, tolerance, noise), arms)
         )
     for growth in (HOST_GROWTH, DEVICE_GROWTH):
         cells = _cells(growth, arms)
         rows[growth.name] = cells and make_row(
-            growth, cells, arms, missing_decision(cells, arms) or decide_growth(cells)
+            growth, cells, arms, missing_decision(cells, arms) or _by_runs(decide_growth(cells), arms)
         )
     return rows
+
+
+def _by_runs(decision: Decision, arms: Arms) -> Decision:
+    return decision.model_copy(update={"evidence": show_runs((len(arms[0].runs), len(arms[1].runs)))})
 
 
 def _cells(metric: Metric, arms: Arms) -> tuple[Measured, Measured] | None:

@@ -195,6 +195,8 @@ class ComparisonRecord(Frozen):
     code: dict[str, CodeVersion] = {}  # arm -> its version, if the arms are refs
     checkpoints: CheckpointDifference | None = None  # at the last common step; None without one
     trained: bool = True  # False: only the programs were compared, by experiments
+    asked: tuple[str, ...] = ()  # the questions of an untrained comparison: "function", "time"; empty if it is trained
+    not_tried: str = ""  # the end of an untrained comparison's headline: what its questions leave out
     aa: bool = False  # whether this is an A/A control, whose arms should be equal
     programs: ProgramComparison | None = None  # None unless the arms were compiled and not trained
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried

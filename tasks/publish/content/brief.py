@@ -32,6 +32,7 @@ from tasks.publish.content.verdict_words import (
     name_side,
     outcome_of,
     sides_of,
+    tell_outcome,
     threshold_text,
 )
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, NextStep, Verdict
@@ -102,7 +103,9 @@ class Brief(Frozen):
 
     outcome: Outcome
     title: str
+    word: str  # the outcome, or what was asked: "same function and time"
     sentence: str
+    not_tried: str  # what an untrained comparison leaves out, as a sentence; else empty
     sure: str  # how certain the verdict is; may be empty
     strips: tuple[Strip, ...]
     ticks: tuple[Tick, ...]
@@ -128,7 +131,9 @@ def make_brief(record: ComparisonRecord) -> Brief:
     return Brief(
         outcome=outcome_of(record),
         title=" · ".join(map(visible, (record.case, _name_arms(record), *targets))),
+        word=tell_outcome(record),
         sentence=sentence,
+        not_tried=_as_sentence(visible(record.not_tried)) if record.not_tried else "",
         sure=tell_certainty(record, row),
         strips=strips,
         ticks=tuple(_list_ticks(record)) if _shows_ticks(record) else (),
@@ -159,7 +164,7 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
 
     What both steps compute in float64 comes first, unless the verdict is about something else.
     """
-    headline = visible(record.headline)
+    headline = visible(record.headline.removesuffix(f"; {record.not_tried}"))
     arms, _, rest = headline.partition(": ")
     if record.has_died:
         cause = next((arm.cause_of_death for _, arm in sides_of(record) if arm.has_died), None)
@@ -235,7 +240,7 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
                 return "Sure: from equal arguments, both steps compute different results in float64."
             if record.function.answer == "same" and row.verdict == "same":
                 return "Sure: both steps compute one function in float64, where rounding falls to 1e-15."
-        return "" if row.verdict == "unknown" else "Sure: both values stand in the logs."
+        return "" if row.verdict == "unknown" else _tell_source(record, row)
     if row.evidence == ONE_PROGRAM:
         return "Sure: program, code, config and software are one, and the runs differ in time by no more than noise."
     low, high = sorted((row.effect_low, row.effect_high))
@@ -247,6 +252,21 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     step = "a typical step " if row.level == "typical steps" else ""
     least = f"{step}at least {show_share(min(low, high, key=abs))} %"
     return f"Likely: {least} by one run of each, which cannot show whether something disturbed one of them."
+
+
+def _tell_source(record: ComparisonRecord, row: MetricDiff) -> str:
+    """Return where both values of a row without an interval come from, and so how certain the verdict is."""
+    if row.baseline_source is not None and row.candidate_source is not None:
+        return "Sure: both values stand in the logs."
+    if record.programs is not None:
+        return "Sure: both programs were compiled."
+    if record.trained and row.evidence:
+        return f"{'Likely' if row.evidence == ONE_RUN else 'Sure'}: by {row.evidence}, more than equal runs differ."
+    if record.trained:
+        return "Sure: the runs recorded both."
+    if row.evidence == ONE_PROGRAM:
+        return "Sure: both arms lower one program."
+    return "Sure: both first steps were recorded and compared."
 
 
 def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
