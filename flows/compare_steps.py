@@ -232,7 +232,8 @@ def experiments_step(
     coverage = cover_programs(here, observations, ran, function)
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
     found = Experiments(
-        plans=plans, observations=observations, logs=logs, program=program, turns=turns, function=function,
+        plans=plans, observations=observations, logs=logs, asked=tuple(only), program=program, turns=turns,
+        function=function,
         coverage=coverage,
     )  # fmt: skip
     return add_next_of_experiments(compare_by_experiments(found), plans)

@@ -15,6 +15,7 @@ from tasks.diff.decide_by_function import decide_loss, excuse_rounding, rounding
 from tasks.diff.decide_curves import CurveContext, decide_value, decide_values
 from tasks.diff.decide_noisy import NO_USE
 from tasks.diff.floors import excuse_of, floors_of, run_one_executable
+from tasks.diff.memory_rows import memory_rows
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
 from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
 from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
@@ -118,7 +119,7 @@ def diff(
     time_row, step_time = step_time_row(arms, rules, shared)
     program_row = program_time_row(arms, turns, rules)
     equal_times = program_row is not None and program_row.verdict == "same"
-    host = name_host(step_time, arms, proved=proved) if (proved or equal_times) and not excuse else ""
+    host = name_host(step_time, arms, proved=proved, excuse=excuse) if proved or equal_times else ""
     modes = describe_modes(arms) if time_row.verdict in ("regressed", "improved") else ""
     host = "; ".join(filter(None, (host, modes)))
     if host:
@@ -148,6 +149,7 @@ def diff(
         ROUNDING.name: rounding_row(arms, function),
         FINAL_STATE.name: final_state_row(arms, parity),
         CHECKPOINTS.name: checkpoint_row(arms, checkpoints, floors, loss=parity),
+        **memory_rows(arms, rules.tolerances),
     }
     decisions = {STEP_TIME.name: step_time, LOSS.name: loss}
     rows = list(table_rows(arms, rules.tolerances, built, decisions))

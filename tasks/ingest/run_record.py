@@ -10,7 +10,7 @@ import polars as pl
 
 from configs.backends import settings_model
 from configs.trainers import trainer_class
-from tasks.ingest.log_causes import find_lost_lines, with_cause, with_place
+from tasks.ingest.log_causes import find_lost_lines, read_host_peak, with_cause, with_place
 from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.metrics.compute_facts import with_facts
@@ -76,6 +76,7 @@ def build_record(
         ran=read_ran(plan),
         crossing=directory.read_crossing(),
         program=program,
+        host_peak_b=read_host_peak(reading, directory.log),
         # unknown for a run with several attempts, because their compiled programs are in one folder
         compiles=() if list_earlier_logs(directory.log) else read_compiles(directory.path),
     )
