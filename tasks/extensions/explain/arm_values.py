@@ -135,6 +135,16 @@ class Divergence:
         self.own_draws = find_own_draws(self.arm, self.other)
         self.frontier = tuple(n for n in sorted(self.divergent | self.own_draws.keys.keys()) if self._is_at_front(n))
 
+    @cached_property
+    def _seen_forward(self) -> frozenset[int]:
+        """The divergent rows that change a result of the step by values, not only by gradients."""
+        rows = self.arm.rows
+        return self.arm.step.reach(lambda n: n in self.divergent and rows[n].direction == "forward")
+
+    def is_detour(self, n: int) -> bool:
+        """Whether a row of the forward pass changes no value beyond the divergent rows, only gradients."""
+        return self.arm.rows[n].direction == "forward" and n in self.divergent and n not in self._seen_forward
+
     def _is_at_front(self, n: int) -> bool:
         if n in self.own_draws.keys or n in self.own_draws.derived:
             return n in self.own_draws.keys  # the rows that compute such a key do not count

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,11 @@ class TensorRow:
     def shape(self) -> str:
         """The shape in brackets, "[4,256]"."""
         return self.type[self.type.index("[") :]
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        return math.prod(map(int, filter(None, self.shape[1:-1].split(","))))
 
     @property
     def direction(self) -> Pass:
