@@ -187,10 +187,12 @@ def find_unread(left: RecordedStep, right: RecordedStep, *, texts: bool) -> dict
 
     texts: also the texts' numbers if neither side reads them.
     """
-    sides = {}
+    sides: dict[str, str] = {}
     for side, own, other in (("left", left, right), ("right", right, left)):
         reads = {(slot.role, slot.meaning) for slot in other.inputs}
-        sides |= {one.meaning: side for one in own.unread.values() if one.role in READ and (one.role, one.meaning) in reads}
+        sides |= {
+            one.meaning: side for one in own.unread.values() if one.role in READ and (one.role, one.meaning) in reads
+        }
     if texts:
         both = {one.meaning for one in left.unread.values()} & {one.meaning for one in right.unread.values()}
         sides |= dict.fromkeys((meaning for meaning in sorted(both) if SEGMENTS in meaning), "neither")
@@ -295,7 +297,7 @@ def measure_updates(
     moved = []
     for step, given, results in zip(steps, before, after, strict=True):
         start = {output: given[n] for n, output in step.fed.items()}
-        moved.append([to_float64(one) - to_float64(start[n]) if _is_weight(step, n) else one for n, one in enumerate(results)])
+        moved.append([one - to_float64(start[n]) if _is_weight(step, n) else one for n, one in enumerate(results)])
     kept = [source if _is_weight(steps[1], n) else None for n, source in enumerate(sources)]
     kept = [source if source and all(_is_weight(steps[0], n) for n in source.places) else None for source in kept]
     return [row for row in measure_twins(steps[1].outputs, kept, *moved) if row["float64"] is not None and row["norm"]]

@@ -38,6 +38,15 @@ def describe_pair(left: Divergence, right: Divergence, ours: int, theirs: int) -
     return _place_root(left, ours, float(ours), kind, why, values, place)
 
 
+def describe_result(left: Divergence, right: Divergence, ours: int, theirs: int, meaning: str) -> PlacedRoot:
+    """Describe a result of the step that differs, while all that it is made from leads to an equal loss."""
+    a, b = left.arm.rows[ours], right.arm.rows[theirs]
+    layer = f" in {b.layer}" if b.layer else ""
+    why = f"this is {meaning} in {left.arm.observation.arm}; in {right.arm.observation.arm} it is that{layer}"
+    place = b.place if b.place != a.place else ""
+    return _place_root(left, ours, float(ours), "result", why, (a.values, b.values), place)
+
+
 def _other_keys(left: Divergence, right: Divergence, ours: int, theirs: int) -> tuple[RootKind, str, tuple[str, str]]:
     keys = left.own_draws.keys[ours], right.own_draws.keys[theirs]
     names = left.arm.observation.arm, right.arm.observation.arm

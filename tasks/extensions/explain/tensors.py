@@ -15,7 +15,13 @@ from typing import Literal
 
 from tasks.extensions.explain.argument_roots import pair_arguments
 from tasks.extensions.explain.arm_values import ArmValues, Divergence
-from tasks.extensions.explain.describe_root import PlacedRoot, describe_extra, describe_pair, equal_up_to
+from tasks.extensions.explain.describe_root import (
+    PlacedRoot,
+    describe_extra,
+    describe_pair,
+    describe_result,
+    equal_up_to,
+)
 from tasks.extensions.explain.tensor_rows import TensorRow, read_steps
 from tasks.observe.recorder import read_observation
 from tasks.records.observation import Observation, OnlyHere, Root, TensorComparison
@@ -72,6 +78,11 @@ def compare_tensors(
 
 def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
     """Return all roots among the operations: detours last, else in the baseline's order."""
+    if not left.frontier and not right.frontier:  # all that is divergent leads to an equal loss
+        if made := list(_pair_results(left, right)):
+            return made
+        left.trust(frozenset())
+        right.trust(frozenset())
     pairs = pair_divergent(left, right, pair_frontiers(left, right))
     front, paired = set(right.frontier), set(pairs.values())
     found = []
@@ -90,6 +101,15 @@ def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
     if left.divergent or right.divergent:
         found += _find_lone_stops(left, right)
     return sorted(found, key=lambda item: (item.is_detour, item.order, item.root.kind))
+
+
+def _pair_results(left: Divergence, right: Divergence) -> Iterator[PlacedRoot]:
+    """Yield a root for each result of the forward pass that differs: such as a mean over one part of the batch."""
+    theirs = right.arm.forward_results
+    for key, n in sorted(left.arm.forward_results.items(), key=lambda item: item[1]):
+        partner = theirs.get(key)
+        if partner is not None and left.arm.rows[n].value != right.arm.rows[partner].value:
+            yield describe_result(left, right, n, partner, key[1])
 
 
 def _find_lone_stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:

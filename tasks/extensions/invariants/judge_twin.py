@@ -163,9 +163,7 @@ def _of_gradients(rows: Sequence[Row]) -> float | None:
     return hypot(*(row["float64"] for row in found)) / size if size else None
 
 
-def _say(
-    gradients: float | None, shown: Sequence[TwinGap], changed: Row | None, updates: Sequence[Row] = ()
-) -> str:
+def _say(gradients: float | None, shown: Sequence[TwinGap], changed: Row | None, updates: Sequence[Row] = ()) -> str:
     """Return what differs: results that are off by a factor first, since a factor tells the cause."""
     if not shown:
         return f"{changed['meaning'] if changed else 'an integer'} differs"

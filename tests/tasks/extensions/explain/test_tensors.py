@@ -281,6 +281,32 @@ def test_parts_of_a_batch_are_no_root(compare: Compare) -> None:
     assert compare((define[0], define[1].replace("FACTOR", "g / 16")), *use).roots == ()
 
 
+# each layer's weights are arrays of their own
+SINGLE = (
+    UNROLLED[0],
+    ("    logits = norm", """    for n in range(LAYERS):
+        x, _ = jax.checkpoint(body)(x, (params[f"layers_{n}"], jnp.int32(n)))
+    logits = norm"""),
+    ('    params["head"]', """    layers = params.pop("layers")
+    for n in range(LAYERS):
+        params[f"layers_{n}"] = jax.tree.map(lambda w, n=n: w[n], layers)
+    params["head"]"""),
+)  # fmt: skip
+BY_RANK = ("0.1 * w)", "0.1 * w * (w.ndim > 2))")
+
+
+def test_a_decay_by_rank_differs_between_stacked_layers_and_single_ones(compare: Compare) -> None:
+    found = compare(*SINGLE, of_both=[BY_RANK], shared=True)
+    assert found.roots
+    for root in found.roots:
+        assert "# line: decay" in Path(root.path).read_text().splitlines()[root.line - 1], root.sentence
+
+
+@pytest.mark.long
+def test_stacked_layers_are_no_root(compare: Compare) -> None:
+    assert compare(*SINGLE, shared=True).roots == ()
+
+
 def test_other_first_weights_are_named_first_also_if_they_are_replaced(compare: Compare) -> None:
     apart = compare(words=("1",))
     assert {root.operation for root in apart.roots if root.kind == "argument"} == {"parameter", "data"}
