@@ -83,6 +83,7 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
         as_run=as_run,
         type=kind,
         gaps=tuple(shown[:MAX_GAPS]),
+        differing=tuple(dict.fromkeys(gap.state for gap in beyond)),
         rounding=tuple(_rounding(states)),
         worst_gradient=_worst_gradient(states),
         band=_band(measured.get("curves", {})),

@@ -67,6 +67,7 @@ class FunctionComparison(Frozen):
     as_run: float | None = None  # the largest relative difference as run
     type: str = ""  # the narrowest floating-point type of the programs: "bf16"
     gaps: tuple[ResultGap, ...] = ()  # the largest ones, at the first state that has any beyond the limit
+    differing: tuple[str, ...] = ()  # names of the states at which a result differs beyond the limit
     rounding: tuple[RoundingError, ...] = ()  # one per quantity
     worst_gradient: RoundingError | None = None  # the gradient whose rounding error grew most
     band: RoundingBand | None = None

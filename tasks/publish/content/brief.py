@@ -36,6 +36,7 @@ from tasks.publish.content.verdict_words import (
     threshold_text,
 )
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, NextStep, Verdict
+from tasks.records.function import show_relative
 from tasks.records.text import shorten, show_share, visible
 
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
@@ -214,9 +215,10 @@ def tell_function(record: ComparisonRecord) -> str:
         rounding = f", up to rounding ({found.gap:.0e} in float64)" if found.gap else " in float64"
         return f"the steps compute one function{rounding}"
     root = record.explanation.root if record.explanation is not None else None
-    return (
-        f"another function: {visible(root.sentence)}" if root is not None else visible(found.sentence.partition(";")[0])
-    )
+    if root is None:
+        return visible(found.sentence.partition(";")[0])
+    size = f", by up to {show_relative(max(gap.float64 for gap in found.gaps))}" if found.gaps else ""
+    return f"another function{size}: {visible(root.sentence)}"
 
 
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
