@@ -43,7 +43,9 @@ set: {max_target_length: 64, remat_policy: none}
 """
 HEADLINE = re.compile(r"^\S+ (SAME[A-Z ]*|IMPROVED|CHANGED|REGRESSED|UNKNOWN)\b", re.MULTILINE)
 # names of what differs, in answers that are *different*
-RESULT = re.compile(r"differ|\.py:\d+|step \d|[+-]\d[\d.]* ?%")
+RESULT = re.compile(r"differ|\.py:\d+|step \d")
+# lines of an answer that hold names of folders and commits
+ADDRESSES = re.compile(r"^  (page|next) |^\S+ (SAME|IMPROVED|CHANGED|REGRESSED|UNKNOWN)")
 GIT = ("git", "-c", "user.name=plants", "-c", "user.email=plants@example.com")
 SHOWN = 110  # characters of an answer in a row
 PATIENCE_S = 1500
@@ -52,10 +54,23 @@ PATIENCE_S = 1500
 class Answer(NamedTuple):
     """A command's answer."""
 
-    word: str
     status: int
-    text: str  # standard output, in one line
+    text: str  # standard output; of a failed command also the end of its standard error
     seconds: float
+
+    @property
+    def word(self) -> str:
+        """The word by headline and exit status; "failed" if the command failed."""
+        if self.status != 0:
+            return {1: DIFFERENT, 3: UNKNOWN}.get(self.status, "failed")
+        found = HEADLINE.search(self.text)
+        if found is None:  # invariants have no headline
+            return SAME
+        if found[1].strip() == IMPROVED.upper():
+            return IMPROVED
+        if "Sure" not in self.sentence:
+            return LIKELY
+        return SAME if found[1].strip() == SAME.upper() else NARROW
 
     @property
     def sentence(self) -> str:
@@ -75,27 +90,12 @@ def run_command(words: Sequence[str], clone: Path, folder: Path) -> Answer:
         argv, cwd=clone, env={**os.environ, **own}, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     text = done.stdout if done.returncode in (0, 1, 3) else done.stdout + done.stderr[-2000:]
-    return Answer(read_word(done.stdout, done.returncode), done.returncode, text, time.monotonic() - began)
-
-
-def read_word(text: str, status: int) -> str:
-    """Return the word of an answer; "failed" if the command failed."""
-    found = HEADLINE.search(text)
-    if status not in (0, 1, 3):
-        return "failed"
-    if status:
-        return DIFFERENT if status == 1 else UNKNOWN
-    headline = found[1].strip() if found else SAME.upper()  # invariants have no headline
-    if headline == IMPROVED.upper():
-        return IMPROVED
-    if found and "Sure" not in text:
-        return LIKELY
-    return SAME if headline == "SAME" else NARROW
+    return Answer(done.returncode, text, time.monotonic() - began)
 
 
 def names_cause(plant: Plant, answer: Answer) -> bool:
     """Whether an answer names what differs or was not covered."""
-    text = " ".join(answer.text.split())
+    text = " ".join(word for line in answer.text.split("\n") if not ADDRESSES.match(line) for word in line.split())
     return bool(re.search(plant.names, text) or (answer.word == DIFFERENT and RESULT.search(text)))
 
 
@@ -139,7 +139,9 @@ def run_git(clone: Path, *words: str) -> None:
     subprocess.run([*GIT, *words], cwd=clone, check=True)
 
 
-def judge(plants: Sequence[Plant], folder: Path, tell: Callable[[list[dict[str, object]]], None]) -> list[dict[str, object]]:
+def judge(
+    plants: Sequence[Plant], folder: Path, tell: Callable[[list[dict[str, object]]], None]
+) -> list[dict[str, object]]:
     """Return a row per plant. tell: called with the rows so far."""
     clones, rows = Clones(folder), list[dict[str, object]]()
     for plant in plants:
@@ -147,7 +149,7 @@ def judge(plants: Sequence[Plant], folder: Path, tell: Callable[[list[dict[str, 
             clones.plant(plant)
             answer = run_command(plant.command.split(), clones.ours, folder)
         except (ValueError, OSError, subprocess.TimeoutExpired) as error:
-            answer = Answer("failed", 2, str(error), 0.0)
+            answer = Answer(2, str(error), 0.0)
         admitted = answer.word in plant.admits
         rows.append({
             "plant": plant.name, "kind": plant.kind, "command": plant.command, "word": answer.word,

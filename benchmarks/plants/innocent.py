@@ -29,9 +29,9 @@ SHARE = '''def share_heads(x_BSGK: jax.Array, heads: int) -> jax.Array:
 '''
 NORMED = "normed = (wide * jax.lax.rsqrt(mean_square + epsilon)).astype(dtype)"
 ROTATED = "    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)"
-LOSSES = '''    return {name: sum((jnp.sum(losses[name]) for losses in found if name in losses), jnp.float32(0)) for name in names}'''
+LOSSES = """    return {name: sum((jnp.sum(losses[name]) for losses in found if name in losses), jnp.float32(0)) for name in names}"""
 REVERSED = "jax.tree.map(lambda x: x[::-1], self.batch)"
-BLOCK = "grad_x_BLE += jnp.einsum(\"BLW,EW->BLE\", grad_logits_BLW, kernel_EW).astype(jnp.float32)"
+BLOCK = 'grad_x_BLE += jnp.einsum("BLW,EW->BLE", grad_logits_BLW, kernel_EW).astype(jnp.float32)'
 MEASURED = '        "param_norm": optax.tree.norm(params),'
 
 
@@ -45,38 +45,28 @@ INNOCENT = (
     innocent("a docstring", Edit(LAYERS, "in float32, then scale in `dtype` (Zhang", "in float32; then scale in `dtype` (Zhang")),
     innocent("layout of a statement", Edit(OPTIMIZER, FACTOR, "factor = jnp.minimum(\n        1.0,\n        limit / norm,\n    )")),
     innocent("a local name", Edit(LAYERS, "    normed = (wide", "    root = (wide"), Edit(LAYERS, "return normed * scale", "return root * scale")),
-    innocent("a type hint less", Edit(OPTIMIZER, "    pieces: list[optax.Schedule] = []", "    pieces = []")),
     innocent("a function renamed", Edit(OPTIMIZER, "def clip(", "def clip_gradients("), Edit(TRAINER, "import clip,", "import clip_gradients,"), Edit(TRAINER, "= clip(", "= clip_gradients("), Edit("model/train/trainer_nnx.py", "import clip,", "import clip_gradients,"), Edit("model/train/trainer_nnx.py", "= clip(", "= clip_gradients(")),
-    innocent("a constant renamed", Edit(ATTENTION, "MASKED = -2.0e38", "HIDDEN = -2.0e38"), Edit(ATTENTION, "logits_BHLS, MASKED)", "logits_BHLS, HIDDEN)")),
     innocent("a file renamed", Rename(LOSS, "model/train/cross_entropy.py"), Edit(OBJECTIVE, "model.train.loss import", "model.train.cross_entropy import")),
     innocent("a function moved", Edit(ATTENTION, SHARE, ""), Edit(ATTENTION, "@jax.custom_vjp\ndef attend(", f"{SHARE}@jax.custom_vjp\ndef attend(")),
     innocent("a helper taken out", Edit(LAYERS, NORMED, "normed = (wide * root_of(mean_square, epsilon)).astype(dtype)"), Edit(LAYERS, "def rms_norm(", "def root_of(square: jax.Array, epsilon: float) -> jax.Array:\n    return jax.lax.rsqrt(square + epsilon)\n\n\ndef rms_norm(")),
     innocent("an unused function", Edit(LAYERS, "def rms_norm(", "def halve(x: jax.Array) -> jax.Array:\n    return 0.5 * x\n\n\ndef rms_norm(")),
     innocent("an assertion", Edit(OPTIMIZER, NORM, f"    assert config.gradient_clipping_threshold < 1e9\n{NORM}")),
     innocent("a log line in the loop", Edit(LOOP, BATCH, f'{BATCH}\n        logging.debug("a batch")')),
-    innocent("another text in the log", Edit(LOOP, '"No existing checkpoints found, not restoring checkpoint."', '"No checkpoint found: the run begins at step 0."')),
     innocent("a loop in place of a comprehension", Edit(LAYERS, LOSSES, "    sums = {}\n    for name in names:\n        sums[name] = sum((jnp.sum(losses[name]) for losses in found if name in losses), jnp.float32(0))\n    return sums")),
     innocent("a function in place of a lambda", Edit(OPTIMIZER, f"    return Clipped(jax.tree.map({SCALED}, gradients)", f"    def scale(x: jax.Array) -> jax.Array:\n        return x * factor.astype(x.dtype)\n\n    return Clipped(jax.tree.map(scale, gradients)")),
-    innocent("an identity on the host", Edit(LOOP, BATCH, "        batch = jax.tree.map(lambda x: x, source.next())")),
     innocent("the step's name", Edit(STEP, "def train_step(", "def advance("), Edit(STEP, "jax.jit(train_step,", "jax.jit(advance,")),
     innocent("no donation", Edit(STEP, "train_step, donate_argnums=0, ", "train_step, ")),
     innocent("one more metric", Edit(OBJECTIVE, MEASURED, f'{MEASURED}\n        "param_sum": optax.tree.sum(params),')),
-    innocent("metrics in another order", Edit(OBJECTIVE, f'        "raw_grad_norm": clipped.raw_norm,\n{MEASURED}', f'{MEASURED}\n        "raw_grad_norm": clipped.raw_norm,')),
-    innocent("square by a product", Edit(LAYERS, "jnp.square(wide)", "wide * wide")),
     innocent("x / √v for x · rsqrt(v)", Edit(LAYERS, *ROOT)),
-    innocent("a power in place of rsqrt", Edit(LAYERS, "jax.lax.rsqrt(mean_square + epsilon)", "(mean_square + epsilon) ** -0.5")),
     innocent("mean square by einsum", Edit(LAYERS, *MEAN)),
     innocent("softmax by logsumexp", Edit(ATTENTION, SOFTMAX, EXPONENTS)),
     innocent("logits from transposed operands", Edit(LOSS, *TRANSPOSED)),
     innocent("matmul in place of einsum", Edit(LOSS, BLOCK, "grad_x_BLE += (grad_logits_BLW @ kernel_EW.T).astype(jnp.float32)")),
     innocent("sum of the loss by einsum", Edit(LOSS, "jnp.sum((log_normalizer_BL - target_logit_BL) * weights_BL)", 'jnp.einsum("BL,BL->", log_normalizer_BL - target_logit_BL, weights_BL)')),
-    innocent("a difference turned around", Edit(LOSS, "(log_normalizer_BL - target_logit_BL) *", "-(target_logit_BL - log_normalizer_BL) *")),
     innocent("a bracket multiplied out", Edit(ATTENTION, "(weights_BHLS * (grad_weights_BHLS - mean_BHL[..., None]))", "(weights_BHLS * grad_weights_BHLS - weights_BHLS * mean_BHL[..., None])")),
     innocent("rotation by sums of products", Edit(LAYERS, ROTATED, "    turned = jnp.concatenate([-second, first], axis=-1)\n    return x_BLHK * jnp.concatenate([cos, cos], axis=-1) + turned * jnp.concatenate([sin, sin], axis=-1)")),
     innocent("where in place of minimum", Edit(OPTIMIZER, FACTOR, "factor = jnp.where(limit / norm >= 1.0, 1.0, limit / norm)")),
-    innocent("factors in another order", Edit(OPTIMIZER, SCALED, "lambda x: factor.astype(x.dtype) * x")),
     innocent("AdamW written out", Edit(OPTIMIZER, ADAMW, WRITTEN_OUT)),
-    innocent("cosine factored out", Edit(OPTIMIZER, RATE, "return final + (peak - final) * share")),
     innocent("a clamp behind the clipping, which nothing reaches", Edit(OPTIMIZER, SCALED, "lambda x: jnp.clip(x * factor.astype(x.dtype), -10.0, 10.0)")),
     innocent("remat by a policy of another name", Edit(LAYERS, '    "full": None,', '    "full": jax.checkpoint_policies.nothing_saveable,'), command=f"{FUNCTION} --set remat_policy=full"),
     innocent("a checkpoint around the gate", Edit(DECODER, 'jax.nn.silu(widen("wi_0"))', 'jax.checkpoint(jax.nn.silu)(widen("wi_0"))')),

@@ -50,39 +50,6 @@ LATER = (
     *plant_all(
         "later steps",
         (
-            (name, OPTIMIZER, RATE, rate(factor), FOREVER)
-            for name, factor in (
-                ("rate × 0.5 after three lengths of the schedule", "jnp.where(progress > 3.0, 0.5, 1.0)"),
-                (
-                    "rate from a table, a row per thousand steps",
-                    "jnp.asarray([1.0, 1.0, 0.5])[jnp.minimum(jnp.asarray(step) // 1000, 2)]",
-                ),
-                ("rate halved every 500 steps, by floor", "0.5 ** jnp.floor(jnp.asarray(step) / 500)"),
-                ("rate × 0.5 by a bit of the counter", "(1.0 - 0.5 * ((jnp.asarray(step) >> 12) & 1))"),
-                (
-                    "no update in one step of a thousand",
-                    "jnp.where((jnp.asarray(step) + 263) % 1000 == 0, 0.0, 1.0)",
-                ),
-                ("a ramp behind fifty lengths", "(1.0 + 0.01 * jax.nn.relu(progress - 50.0))"),
-                (
-                    "a loop of step // 64 turns",
-                    "jax.lax.fori_loop(0, jnp.asarray(step) // 64, lambda _, x: 0.9 * x, 1.0)",
-                ),
-                (
-                    "rate by lax.switch",
-                    "jax.lax.switch(jnp.minimum(jnp.asarray(step) // 2000, 1), [lambda: 1.0, lambda: 0.5])",
-                ),
-                (
-                    "rate by searchsorted",
-                    "jnp.asarray([1.0, 0.5, 0.1])[jnp.searchsorted(jnp.asarray([1000, 5000]), jnp.asarray(step))]",
-                ),
-                ("rate by the sign of the progress", "(0.75 - 0.25 * jnp.sign(progress - 200.0))"),
-            )
-        ),
-    ),
-    *plant_all(
-        "later steps",
-        (
             (
                 "the counter in int8", OPTIMIZER, "jnp.asarray(step) / (decay", "jnp.asarray(step).astype(jnp.int8) / (decay",
                 "int8 is negative from step 128 on",
@@ -143,14 +110,6 @@ GUARDS = (
         "guards",
         (
             (
-                "NaN in gradients becomes 0", OPTIMIZER, NORM,
-                f"    gradients = jax.tree.map(jnp.nan_to_num, gradients)\n{NORM}", "NaN and infinities alone differ",
-            ),
-            (
-                "no update if the norm is below 1e-6", OPTIMIZER, FACTOR,
-                "factor = jnp.where(norm < 1e-6, 0.0, jnp.minimum(1.0, limit / norm))", BEHIND,
-            ),
-            (
                 "a batch without weight gives 0 in place of NaN", OBJECTIVE, "share = Share(1 / total_weights(batch),",
                 "share = Share(1 / jnp.maximum(total_weights(batch), 1),", "0 · ∞ is NaN, 0 · 1 is 0",
             ),
@@ -171,14 +130,6 @@ GUARDS = (
             (
                 "mean square at most 1e6, inside of the layers' loop", LAYERS, "jax.lax.rsqrt(mean_square + epsilon)",
                 "jax.lax.rsqrt(jnp.minimum(mean_square, 1e6) + epsilon)", BEHIND,
-            ),
-            (
-                "gate of the MLP clamped to ±300", DECODER, 'jax.nn.silu(widen("wi_0"))',
-                'jax.nn.silu(jnp.clip(widen("wi_0"), -300.0, 300.0))', BEHIND,
-            ),
-            (
-                "kernels clamped to ±100", DECODER, "x, kernel.astype(self.config.dtype))",
-                "x, jnp.clip(kernel, -100.0, 100.0).astype(self.config.dtype))", BEHIND,
             ),
             (
                 "a guard in a backward rule", ATTENTION,
@@ -272,6 +223,11 @@ HOST = (
     host("other data from the 15th batch on", DATA, NEXT, from_call(15, OTHER_TARGETS), "[Dd]ata|batch", "the batches differ"),
     host("other data from the 30th batch on", DATA, NEXT, from_call(30, OTHER_TARGETS), "[Dd]ata|batch", "the batches differ in a longer run"),
     host("targets of two rows swapped on the host from step 5 on", LOOP, BATCH, f"{BATCH}\n        source.calls = getattr(source, 'calls', 0) + 1\n        if source.calls > 5:\n            batch = batch._replace(targets=batch.targets[::-1])", "[Dd]ata|batch", "the batches differ"),
+    Plant(
+        "rows of every batch but the first reversed, with dropout by row", "host, data, saves",
+        (Edit(DATA, NEXT, from_call(2, "jax.tree.map(lambda x: x[::-1], self.batch)")),),
+        "[Dd]ata|batch", "a sequence drops the units of its row", f"{FUNCTION} --case 03_dropout", OUTSIDE,
+    ),
     host("the last save is skipped", LOOP, "force=done == config.steps)", "force=False)", "[Cc]heckpoint|save", "the last checkpoint is missing"),
     host("second moments saved as zeros", LOOP, TREE, ZEROS, "[Cc]heckpoint|save", "a resumed run starts with other moments"),
     host("other evaluation batches, case 01_base", DATA, *OTHER_SEED, "[Ee]valuation|data_source", "another evaluation loss"),
@@ -358,7 +314,10 @@ RESUMED = (
     ),
 )  # fmt: skip
 
-CLAMPED = ('logits_BLV = jnp.einsum("BLE,EV->BLV", x_BLE, kernel_EV)', 'logits_BLV = jnp.clip(jnp.einsum("BLE,EV->BLV", x_BLE, kernel_EV), -1000.0, 1000.0)')
+CLAMPED = (
+    'logits_BLV = jnp.einsum("BLE,EV->BLV", x_BLE, kernel_EV)',
+    'logits_BLV = jnp.clip(jnp.einsum("BLE,EV->BLV", x_BLE, kernel_EV), -1000.0, 1000.0)',
+)
 FILES = (
     Plant(
         "a renamed file has a clamp", "files",
@@ -390,6 +349,10 @@ FILES = (
         "another default of the evaluation", "files",
         (Edit("configs/base.yml", "eval_steps: 1  ", "eval_steps: 3  "),),
         "eval_steps|evaluation", "an evaluation has other batches", FUNCTION, OUTSIDE,
+    ),
+    Plant(
+        "another version of a package, which no environment has", "files",
+        (Edit("pyproject.toml", '"optax>=', '"optax!=0.2.8,>='),), "pyproject", "the branch's own environment has another optax",
     ),
 )  # fmt: skip
 

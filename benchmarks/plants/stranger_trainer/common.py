@@ -13,6 +13,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 VOCABULARY, WIDTH, ROWS, LENGTH, TEXTS = 64, 32, 8, 16, 64
+POSITIONS = 0.1 * np.sin(np.outer(np.arange(LENGTH), np.arange(1, WIDTH + 1))).astype(np.float32)
 TOKEN_WEIGHTS = np.array([1.0] * VOCABULARY, np.float32)  # of each token in the loss
 
 type Batch = tuple[Any, Any]
@@ -42,7 +43,7 @@ def first_weights(seed: int = 0) -> State:
 def loss_of(params: State, batch: Batch) -> jax.Array:
     """Return the mean loss of the next token."""
     inputs, targets = batch
-    x = params["embedding"][inputs]
+    x = params["embedding"][inputs] + POSITIONS
     x = x + jnp.tanh(x @ params["hidden"]["kernel"] + params["hidden"]["bias"])
     logits = x @ params["out"]
     picked = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]

@@ -6,7 +6,14 @@ import optax
 from common import Batch, State, Texts, first_weights, loss_of, read_arguments, train
 
 args = read_arguments()
-rate = optax.cosine_decay_schedule(args.lr, 100, alpha=0.1)
+
+
+def rate(count: jax.Array) -> jax.Array:
+    """Return the rate of a step: a cosine of 100 steps, then a tenth."""
+    progress = count / 100
+    return args.lr * (0.55 + 0.45 * jnp.cos(jnp.pi * jnp.minimum(progress, 1.0)))
+
+
 optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(rate, weight_decay=0.1))
 
 
