@@ -1,4 +1,4 @@
-"""Judges whether a certain word covers the change: plants changes with a known truth, types a user's command, and reads the word.
+"""Judges whether a certain word covers the change: plants changes, types a user's commands, and reads their words.
 
     nice python -m benchmarks.claims [--only PATTERN] [--json FILE] [--folder FOLDER]
 
@@ -124,6 +124,7 @@ class Clones:
         for clone in (self.ours, self.stranger):
             run_git(clone, "checkout", "--quiet", "--force", "main")
             run_git(clone, "clean", "--quiet", "--force", "-d")
+        time.sleep(1)  # git takes an edit of equal length in the second of the checkout for none
         for edit in plant.edits:
             edit.apply(tree)
 
@@ -167,10 +168,8 @@ def show(row: dict[str, object]) -> str:
     mark = "" if row["admitted"] else "**"
     sentence = " ".join(str(row["sentence"]).split())[:SHOWN].replace("|", "/")
     names = "yes" if row["names"] else "no"
-    return (
-        f"| {row['kind']} | {row['plant']} | `{row['command']}` | {mark}{row['word']}{mark} | {row['status']} | {names} "
-        f"| {row['seconds']:.0f} | {sentence} |"
-    )
+    cells = (row["kind"], row["plant"], f"`{row['command']}`", f"{mark}{row['word']}{mark}", row["status"], names)
+    return f"| {' | '.join(map(str, cells))} | {row['seconds']:.0f} | {sentence} |"
 
 
 def count(rows: Sequence[dict[str, object]], key: str, value: object = True) -> int:
@@ -188,7 +187,7 @@ def sum_up(rows: Sequence[dict[str, object]]) -> str:
         f"certain *same* of {len(plants)} plants: {len(certain)} (target 0)",
         f"innocent changes *same*, exit 0: {count(innocent, 'status', 0)} of {len(innocent)} (target 38 of 40)",
         f"answers that name what differs or was not covered: {count(plants, 'names')} of {len(plants)} (target 90 %)",
-        f"guarded branches found by the search: {count(searched, 'word', DIFFERENT)} of {len(searched)} (target 9 of 10)",
+        f"guards found by the search: {count(searched, 'word', DIFFERENT)} of {len(searched)} (target 9 of 10)",
         *(f"  certain: {row['kind']}: {row['plant']}" for row in certain),
         *(f"  not same: {row['plant']}: {row['word']}: {row['sentence']}" for row in innocent if row["status"]),
         *(f"  failed: {row['plant']}: {row['sentence']}" for row in rows if row["word"] == "failed"),

@@ -1,7 +1,18 @@
 """Plants in maxview's own trainer. The runs have 20 steps of 4 × 64 tokens of the tiny model, in `01_base`."""
 
 from benchmarks.plants.plant import (
-    API, DIFFERENT, FUNCTION, INSIDE, OUTSIDE, TRAINED, TWICE, UNKNOWN, Edit, Plant, Rename, plant_all,
+    API,
+    DIFFERENT,
+    FUNCTION,
+    INSIDE,
+    OUTSIDE,
+    TRAINED,
+    TWICE,
+    UNKNOWN,
+    Edit,
+    Plant,
+    Rename,
+    plant_all,
 )  # fmt: skip
 
 OPTIMIZER, OBJECTIVE, LOSS = "model/train/optimizer.py", "model/train/objective.py", "model/train/loss.py"
@@ -37,13 +48,17 @@ def from_call(number: int, batch: str) -> str:
         return {batch}"""
 
 
-STEPS = ((50, "from step 50 on"), (300, "from step 300 on"), (10_000, "from step 10,000 on"))
+def late(first: int) -> str:
+    """Return a factor that is 0.5 from a step on."""
+    return f"jnp.where(jnp.asarray(step) >= {first}, 0.5, 1.0)"
+
+
 LATER = (
     *plant_all(
         "later steps",
         (
-            (f"rate × 0.5 {text}", OPTIMIZER, RATE, rate(f"jnp.where(jnp.asarray(step) >= {first}, 0.5, 1.0)"), FOREVER)
-            for first, text in STEPS
+            (f"rate × 0.5 from step {first} on", OPTIMIZER, RATE, rate(late(first)), FOREVER)
+            for first in (50, 300, 10_000)
         ),
         searched=True,
     ),
@@ -51,7 +66,8 @@ LATER = (
         "later steps",
         (
             (
-                "the counter in int8", OPTIMIZER, "jnp.asarray(step) / (decay", "jnp.asarray(step).astype(jnp.int8) / (decay",
+                "the counter in int8", OPTIMIZER, "jnp.asarray(step) / (decay",
+                "jnp.asarray(step).astype(jnp.int8) / (decay",
                 "int8 is negative from step 128 on",
             ),
         ),
@@ -94,7 +110,8 @@ GUARDS = (
             ),
             (
                 "no update if the loss exceeds 50", TRAINER, CLIPPED,
-                '        calm = losses["loss"] <= 50.0\n        gradients = jax.tree.map(lambda x: jnp.where(calm, x, 0.0), '
+                '        calm = losses["loss"] <= 50.0\n        gradients = jax.tree.map(lambda x: jnp.where(calm, '
+                'x, 0.0), '
                 f"gradients)\n{CLIPPED}", BEHIND,
             ),
             (
@@ -168,32 +185,87 @@ ANOTHER_CASE = (
         "another case",
         (
             ("load-balance loss × 1.01", EXPERTS, "* count**2 *", "* 1.01 * count**2 *", UNREAD),
-            ("capacity of the experts rounded down", EXPERTS, "capacity = math.ceil(", "capacity = math.floor(", UNREAD),
+            (
+                "capacity of the experts rounded down", EXPERTS, "capacity = math.ceil(", "capacity = math.floor(",
+                UNREAD,
+            ),
             ("127 becomes 126 in int8", PRODUCTS, "qvalue, -127))", "qvalue, -126))", UNREAD),
             ("scale of latent attention", LAYERS, "(nope + rope) ** -0.5", "nope ** -0.5", UNREAD),
-            ("kept units divided by 0.905", LAYERS, ".astype(jnp.float32) / keep)", ".astype(jnp.float32) / (keep + 0.005))", UNREAD),
-            ("accumulator starts at 1e-3", OBJECTIVE, "jnp.zeros(x.shape, x.dtype)", "jnp.full(x.shape, 1e-3, x.dtype)", UNREAD),
-            ("microbatches lose a row", "model/train/batch.py", "x.reshape(-1, parts, *x.shape[1:]), 1, 0)", "x.at[0].set(x[1]).reshape(-1, parts, *x.shape[1:]), 1, 0)", UNREAD),
-            ("evaluation counts the padding", OBJECTIVE, "loss, parts = objective(output, batch, Share(1 / weights, 1.0))", "loss, parts = objective(output, batch, Share(1 / batch.weights.size, 1.0))", UNREAD),
+            (
+                "kept units divided by 0.905", LAYERS, ".astype(jnp.float32) / keep)",
+                ".astype(jnp.float32) / (keep + 0.005))", UNREAD,
+            ),
+            (
+                "accumulator starts at 1e-3", OBJECTIVE, "jnp.zeros(x.shape, x.dtype)",
+                "jnp.full(x.shape, 1e-3, x.dtype)", UNREAD,
+            ),
+            (
+                "microbatches lose a row", "model/train/batch.py", "x.reshape(-1, parts, *x.shape[1:]), 1, 0)",
+                "x.at[0].set(x[1]).reshape(-1, parts, *x.shape[1:]), 1, 0)", UNREAD,
+            ),
+            (
+                "evaluation counts the padding", OBJECTIVE,
+                "loss, parts = objective(output, batch, Share(1 / weights, 1.0))",
+                "loss, parts = objective(output, batch, Share(1 / batch.weights.size, 1.0))", UNREAD,
+            ),
             ("texts in another order", CORPUS, ".seed(seed).shuffle()", ".seed(seed + 1).shuffle()", UNREAD),
-            ("a text sees the texts before it", ATTENTION, "segment_ids_BL[:, :, None] == ", "segment_ids_BL[:, :, None] >= ", UNREAD),
+            (
+                "a text sees the texts before it", ATTENTION, "segment_ids_BL[:, :, None] == ",
+                "segment_ids_BL[:, :, None] >= ", UNREAD,
+            ),
             ("scale of flash attention", ATTENTION, "mask=mask, scale=1.0,", "mask=mask, scale=0.9,", UNREAD),
-            ("order of unrolled layers", "model/decoder/stack_linen.py", 'name=f"{group.name}_{i}")', 'name=f"{group.name}_{group.layers - 1 - i}")', UNREAD),
-            ("keys of a pipeline's microbatches", "model/decoder/pipeline.py", "layers.fold_in(context.key, microbatch)", "layers.fold_in(context.key, 0)", UNREAD),
-            ("update of NNX alone", "model/train/trainer_nnx.py", "state.optimizer.update(state.model, clipped.gradients)", "state.optimizer.update(state.model, gradients)", UNREAD),
-            ("restored state of step 4", LOOP, "jax.tree.map(lambda array: array.delete(), state)", "jax.tree.map(lambda array: array.delete(), state)\n    step = 0", UNREAD),
+            (
+                "order of unrolled layers", "model/decoder/stack_linen.py", 'name=f"{group.name}_{i}")',
+                'name=f"{group.name}_{group.layers - 1 - i}")', UNREAD,
+            ),
+            (
+                "keys of a pipeline's microbatches", "model/decoder/pipeline.py",
+                "layers.fold_in(context.key, microbatch)", "layers.fold_in(context.key, 0)", UNREAD,
+            ),
+            (
+                "update of NNX alone", "model/train/trainer_nnx.py",
+                "state.optimizer.update(state.model, clipped.gradients)",
+                "state.optimizer.update(state.model, gradients)", UNREAD,
+            ),
+            (
+                "restored state of step 4", LOOP, "jax.tree.map(lambda array: array.delete(), state)",
+                "jax.tree.map(lambda array: array.delete(), state)\n    step = 0", UNREAD,
+            ),
         ),
     ),
     *plant_all(
         "a line that ran, whose changed part did not",
         (
-            ("repeat becomes tile for grouped heads", ATTENTION, "jnp.repeat(x_BSGK, heads // x_BSGK.shape[2], axis=2)", "jnp.tile(x_BSGK, (1, 1, heads // x_BSGK.shape[2], 1))", "every query head has its own key head here"),
-            ("first weights of the router", "model/decoder/initializers.py", '"gate": Normal((0,), truncated=True)', '"gate": Normal((0, 1), truncated=True)', "the dictionary is read at import, its entry in 06_moe"),
-            ("rotary width of latent attention", LAYERS, '"mla": lambda config: config.qk_rope_head_dim', '"mla": lambda config: config.qk_rope_head_dim // 2', "the lambda is made at import, and called in 07_mla"),
-            ("progress of a schedule of one step", OPTIMIZER, "if decay > 1 else jnp.float32(1.0)", "if decay > 1 else jnp.float32(0.0)", "this schedule has 18 steps of decay"),
-            ("length of a given schedule", OPTIMIZER, "if length == -1 else length", "if length == -1 else length + 1", "the config gives no length"),
-            ("experts of a mixture", DECODER, '"routed": lambda cfg, name: RoutedMLP(cfg, name=name)', '"routed": lambda cfg, name: SharingMLP(cfg, name=name)', "called in 06_moe"),
-            ("clipping is off below 2", OPTIMIZER, "if limit <= 0:", "if limit <= 0 or limit == 0.5:", "the limit is 1 here"),
+            (
+                "repeat becomes tile for grouped heads", ATTENTION,
+                "jnp.repeat(x_BSGK, heads // x_BSGK.shape[2], axis=2)",
+                "jnp.tile(x_BSGK, (1, 1, heads // x_BSGK.shape[2], 1))", "every query head has its own key head here",
+            ),
+            (
+                "first weights of the router", "model/decoder/initializers.py", '"gate": Normal((0,), truncated=True)',
+                '"gate": Normal((0, 1), truncated=True)', "the dictionary is read at import, its entry in 06_moe",
+            ),
+            (
+                "rotary width of latent attention", LAYERS, '"mla": lambda config: config.qk_rope_head_dim',
+                '"mla": lambda config: config.qk_rope_head_dim // 2',
+                "the lambda is made at import, and called in 07_mla",
+            ),
+            (
+                "progress of a schedule of one step", OPTIMIZER, "if decay > 1 else jnp.float32(1.0)",
+                "if decay > 1 else jnp.float32(0.0)", "this schedule has 18 steps of decay",
+            ),
+            (
+                "length of a given schedule", OPTIMIZER, "if length == -1 else length",
+                "if length == -1 else length + 1", "the config gives no length",
+            ),
+            (
+                "experts of a mixture", DECODER, '"routed": lambda cfg, name: RoutedMLP(cfg, name=name)',
+                '"routed": lambda cfg, name: SharingMLP(cfg, name=name)', "called in 06_moe",
+            ),
+            (
+                "clipping is off below 2", OPTIMIZER, "if limit <= 0:", "if limit <= 0 or limit == 0.5:",
+                "the limit is 1 here",
+            ),
         ),
     ),
     *plant_all(
@@ -219,32 +291,87 @@ def host(name: str, file: str, old: str, new: str, names: str, why: str, command
 
 
 HOST = (
-    host("other data from the third batch on", DATA, NEXT, from_call(3, OTHER_TARGETS), "[Dd]ata|batch", "the batches differ"),
-    host("other data from the 15th batch on", DATA, NEXT, from_call(15, OTHER_TARGETS), "[Dd]ata|batch", "the batches differ"),
-    host("other data from the 30th batch on", DATA, NEXT, from_call(30, OTHER_TARGETS), "[Dd]ata|batch", "the batches differ in a longer run"),
-    host("targets of two rows swapped on the host from step 5 on", LOOP, BATCH, f"{BATCH}\n        source.calls = getattr(source, 'calls', 0) + 1\n        if source.calls > 5:\n            batch = batch._replace(targets=batch.targets[::-1])", "[Dd]ata|batch", "the batches differ"),
+    host(
+        "other data from the third batch on", DATA, NEXT, from_call(3, OTHER_TARGETS), "[Dd]ata|batch",
+        "the batches differ",
+    ),
+    host(
+        "other data from the 15th batch on", DATA, NEXT, from_call(15, OTHER_TARGETS), "[Dd]ata|batch",
+        "the batches differ",
+    ),
+    host(
+        "other data from the 30th batch on", DATA, NEXT, from_call(30, OTHER_TARGETS), "[Dd]ata|batch",
+        "the batches differ in a longer run",
+    ),
+    host(
+        "targets of two rows swapped on the host from step 5 on", LOOP, BATCH,
+        f"{BATCH}\n        source.calls = getattr(source, 'calls', 0) + 1\n        if source.calls > 5:\n"
+        f"            batch = batch._replace(targets=batch.targets[::-1])",
+        "[Dd]ata|batch", "the batches differ",
+    ),
     Plant(
         "rows of every batch but the first reversed, with dropout by row", "host, data, saves",
         (Edit(DATA, NEXT, from_call(2, "jax.tree.map(lambda x: x[::-1], self.batch)")),),
         "[Dd]ata|batch", "a sequence drops the units of its row", f"{FUNCTION} --case 03_dropout", OUTSIDE,
     ),
-    host("the last save is skipped", LOOP, "force=done == config.steps)", "force=False)", "[Cc]heckpoint|save", "the last checkpoint is missing"),
-    host("second moments saved as zeros", LOOP, TREE, ZEROS, "[Cc]heckpoint|save", "a resumed run starts with other moments"),
-    host("other evaluation batches, case 01_base", DATA, *OTHER_SEED, "[Ee]valuation|data_source", "another evaluation loss"),
-    host("other evaluation batches, case 13_eval", DATA, *OTHER_SEED, "[Ee]valuation", "another evaluation loss", f"{FUNCTION} --case 13_eval"),
-    host("evaluation loss × 1.01, case 13_eval", EVALUATION, "loss = float(np", "loss = 1.01 * float(np", "[Ee]valuation", "another evaluation loss", f"{FUNCTION} --case 13_eval"),
-    host("the step sleeps 0.2 s", STEP, RUN, f"        {SECONDS}(0.2)\n{RUN}", "host|time", "a step takes 0.2 s longer"),
-    host("the reported loss × 0.99", LOOP, '{"loss": metrics["loss"],', '{"loss": 0.99 * metrics["loss"],', "host|loss|loop.py:", "the log differs"),
-    host("training goes on after NaN", LOOP, "            raise NonFiniteLoss(explain_non_finite(config, step, metrics))", "            pass", "host|loop.py:", "a broken run goes on"),
-    host("weights × 0.9 on the host at step 30", LOOP, DONE, f"        if step == 30:\n            state = jax.tree.map(lambda x: x if x.ndim == 0 else x * 0.9, state)\n{DONE}", "host|loop.py:", "a longer run has other weights"),
+    host(
+        "the last save is skipped", LOOP, "force=done == config.steps)", "force=False)", "[Cc]heckpoint|save",
+        "the last checkpoint is missing",
+    ),
+    host(
+        "second moments saved as zeros", LOOP, TREE, ZEROS, "[Cc]heckpoint|save",
+        "a resumed run starts with other moments",
+    ),
+    host(
+        "other evaluation batches, case 01_base", DATA, *OTHER_SEED, "[Ee]valuation|data_source",
+        "another evaluation loss",
+    ),
+    host(
+        "other evaluation batches, case 13_eval", DATA, *OTHER_SEED, "[Ee]valuation", "another evaluation loss",
+        f"{FUNCTION} --case 13_eval",
+    ),
+    host(
+        "evaluation loss × 1.01, case 13_eval", EVALUATION, "loss = float(np", "loss = 1.01 * float(np",
+        "[Ee]valuation", "another evaluation loss", f"{FUNCTION} --case 13_eval",
+    ),
+    host(
+        "the step sleeps 0.2 s", STEP, RUN, f"        {SECONDS}(0.2)\n{RUN}", "host|time", "a step takes 0.2 s longer",
+    ),
+    host(
+        "the reported loss × 0.99", LOOP, '{"loss": metrics["loss"],', '{"loss": 0.99 * metrics["loss"],',
+        "host|loss|loop.py:", "the log differs",
+    ),
+    host(
+        "training goes on after NaN", LOOP,
+        "            raise NonFiniteLoss(explain_non_finite(config, step, metrics))", "            pass",
+        "host|loop.py:", "a broken run goes on",
+    ),
+    host(
+        "weights × 0.9 on the host at step 30", LOOP, DONE,
+        f"        if step == 30:\n            state = jax.tree.map(lambda x: x if x.ndim == 0 else x * 0.9, "
+        f"state)\n{DONE}",
+        "host|loop.py:", "a longer run has other weights",
+    ),
     Plant(
         "weights × 0.999 on the host every 10 steps", "who writes the state",
-        (Edit(LOOP, DONE, f"        if step % 10 == 9:\n            state = jax.tree.map(lambda x: x if x.ndim == 0 else x * 0.999, state)\n{DONE}"),),
+        (
+            Edit(
+                LOOP, DONE,
+                f"        if step % 10 == 9:\n            state = jax.tree.map(lambda x: x if x.ndim == 0 else x * "
+                f"0.999, state)\n{DONE}",
+            ),
+        ),
         "host|loop.py:|train_loop", "the weights of step 10 are others", FUNCTION, INSIDE,
     ),
     Plant(
         "the optimizer's counter is set back on the host every 8 steps", "who writes the state",
-        (Edit(LOOP, DONE, f"        if step % 8 == 7:\n            state = jax.tree.map(lambda x: x * 0 if x.ndim == 0 and x is not state.step else x, state)\n{DONE}"),),
+        (
+            Edit(
+                LOOP, DONE,
+                f"        if step % 8 == 7:\n            state = jax.tree.map(lambda x: x * 0 if x.ndim == 0 and x "
+                f"is not state.step else x, state)\n{DONE}",
+            ),
+        ),
         "host|loop.py:|train_loop|count", "the rate of step 8 is that of step 0", FUNCTION, INSIDE,
     ),
 )  # fmt: skip
@@ -261,22 +388,62 @@ def held(numbers: int, spaces: int = 8) -> str:
 
 
 IS_NNX = '        if type(arrays).__module__.startswith("flax"):'
-HALVED = Edit(OPTIMIZER, RATE, rate("jnp.where(jnp.asarray(step) >= 50, 0.5, 1.0)"))
+HALVED = Edit(OPTIMIZER, RATE, rate(late(50)))
 TRAININGS = (
-    trained("NNX alone sleeps 0.2 s a step", (Edit(STEP, RUN, f"{IS_NNX}\n            {SECONDS}(0.2)\n{RUN}"),), "time|host", "3.4 × slower", API),
-    trained("NNX alone sleeps 20 ms a step", (Edit(STEP, RUN, f"{IS_NNX}\n            {SECONDS}(0.02)\n{RUN}"),), "time|host", "20 ms of 80 ms", API),
-    trained("NNX alone keeps 65 MB of each step", (Edit(STEP, RUN, f"{IS_NNX}\n    {held(8_125_000)}\n{RUN}"),), "[Mm]emory", "1.3 GB in 20 steps", API),
-    trained("the loop sleeps 50 ms a step", (Edit(LOOP, DONE, f"        {SECONDS}(0.05)\n{DONE}"),), "time|host", "a step takes 15 ms", TWICE),
-    trained("the data source sleeps 30 ms", (Edit(LOOP, BATCH, f"        {SECONDS}(0.03)\n{BATCH}"),), "time|host|input", "a step takes 15 ms", TWICE),
-    trained("every fifth step sleeps 0.2 s", (Edit(LOOP, DONE, f"        if step % 5 == 4:\n            {SECONDS}(0.2)\n{DONE}"),), "time|host|slow|stall", "40 ms a step on average", TWICE),
-    trained("65 MB of each step are kept", (Edit(STEP, RUN, f"{held(8_125_000)}\n{RUN}"),), "[Mm]emory", "1.3 GB in 20 steps"),
-    trained("5 MB of each step are kept", (Edit(STEP, RUN, f"{held(655_000)}\n{RUN}"),), "[Mm]emory", "100 MB in 20 steps"),
-    trained("the last save is skipped, trained", (Edit(LOOP, "force=done == config.steps)", "force=False)"),), "[Cc]heckpoint", "the last checkpoint is missing"),
-    trained("second moments saved as zeros, trained", (Edit(LOOP, TREE, ZEROS),), "[Cc]heckpoint|opt_state|nu", "a resumed run starts with other moments"),
+    trained(
+        "NNX alone sleeps 0.2 s a step", (Edit(STEP, RUN, f"{IS_NNX}\n            {SECONDS}(0.2)\n{RUN}"),),
+        "time|host", "3.4 × slower", API,
+    ),
+    trained(
+        "NNX alone sleeps 20 ms a step", (Edit(STEP, RUN, f"{IS_NNX}\n            {SECONDS}(0.02)\n{RUN}"),),
+        "time|host", "20 ms of 80 ms", API,
+    ),
+    trained(
+        "NNX alone keeps 65 MB of each step", (Edit(STEP, RUN, f"{IS_NNX}\n    {held(8_125_000)}\n{RUN}"),),
+        "[Mm]emory", "1.3 GB in 20 steps", API,
+    ),
+    trained(
+        "the loop sleeps 50 ms a step", (Edit(LOOP, DONE, f"        {SECONDS}(0.05)\n{DONE}"),), "time|host",
+        "a step takes 15 ms", TWICE,
+    ),
+    trained(
+        "the data source sleeps 30 ms", (Edit(LOOP, BATCH, f"        {SECONDS}(0.03)\n{BATCH}"),), "time|host|input",
+        "a step takes 15 ms", TWICE,
+    ),
+    trained(
+        "every fifth step sleeps 0.2 s",
+        (Edit(LOOP, DONE, f"        if step % 5 == 4:\n            {SECONDS}(0.2)\n{DONE}"),), "time|host|slow|stall",
+        "40 ms a step on average", TWICE,
+    ),
+    trained(
+        "65 MB of each step are kept", (Edit(STEP, RUN, f"{held(8_125_000)}\n{RUN}"),), "[Mm]emory",
+        "1.3 GB in 20 steps",
+    ),
+    trained(
+        "5 MB of each step are kept", (Edit(STEP, RUN, f"{held(655_000)}\n{RUN}"),), "[Mm]emory", "100 MB in 20 steps",
+    ),
+    trained(
+        "the last save is skipped, trained", (Edit(LOOP, "force=done == config.steps)", "force=False)"),),
+        "[Cc]heckpoint", "the last checkpoint is missing",
+    ),
+    trained(
+        "second moments saved as zeros, trained", (Edit(LOOP, TREE, ZEROS),), "[Cc]heckpoint|opt_state|nu",
+        "a resumed run starts with other moments",
+    ),
     trained("rate × 0.5 from step 50 on, trained", (HALVED,), r"optimizer\.py:\d+|step", FOREVER),
-    trained("other data from the third batch on, trained", (Edit(DATA, NEXT, from_call(3, OTHER_TARGETS)),), "[Dd]ata|batch|[Ll]oss", "the batches differ"),
-    trained("other evaluation batches, trained", (Edit(DATA, *OTHER_SEED),), "[Ee]valuation", "another evaluation loss", f"{TRAINED} --case 13_eval"),
-    trained("no update if the norm exceeds 1000, trained", (Edit(OPTIMIZER, FACTOR, "factor = jnp.where(norm > 1000.0, 0.0, jnp.minimum(1.0, limit / norm))"),), r"optimizer\.py:\d+|norm", BEHIND),
+    trained(
+        "other data from the third batch on, trained", (Edit(DATA, NEXT, from_call(3, OTHER_TARGETS)),),
+        "[Dd]ata|batch|[Ll]oss", "the batches differ",
+    ),
+    trained(
+        "other evaluation batches, trained", (Edit(DATA, *OTHER_SEED),), "[Ee]valuation", "another evaluation loss",
+        f"{TRAINED} --case 13_eval",
+    ),
+    trained(
+        "no update if the norm exceeds 1000, trained",
+        (Edit(OPTIMIZER, FACTOR, "factor = jnp.where(norm > 1000.0, 0.0, jnp.minimum(1.0, limit / norm))"),),
+        r"optimizer\.py:\d+|norm", BEHIND,
+    ),
 )  # fmt: skip
 
 FOLDED = "jax.random.key(config.init_weights_seed), step)"
@@ -287,7 +454,9 @@ FIRST_STEP = (
         "    optimizer.FIRST = max(saved, default=-1) + 1\n"
         "    setup = declare_state(config, make"
     )),
-    Edit(LOOP, "from model.train import checkpoint, report\n", "from model.train import checkpoint, optimizer, report\n"),
+    Edit(
+        LOOP, "from model.train import checkpoint, report\n", "from model.train import checkpoint, optimizer, report\n",
+    ),
     Edit(OPTIMIZER, "def schedule_steps(", "FIRST = 0  # set by the loop\n\n\ndef schedule_steps("),
 )  # fmt: skip
 TWIN = "invariants --ref . --twin resumed"
@@ -297,7 +466,10 @@ RESUMED = (
         (
             *FIRST_STEP,
             Edit(OBJECTIVE, FOLDED, "jax.random.key(config.init_weights_seed), step - optimizer.FIRST)"),
-            Edit(OBJECTIVE, "from model.train.batch import", "from model.train import optimizer\nfrom model.train.batch import"),
+            Edit(
+                OBJECTIVE, "from model.train.batch import",
+                "from model.train import optimizer\nfrom model.train.batch import",
+            ),
         ),
         r"objective\.py:\d+|another function|program", "step 2 drops the units of step 0", f"{TWIN} --case 03_dropout",
         frozenset({DIFFERENT, UNKNOWN}),
@@ -305,7 +477,9 @@ RESUMED = (
     Plant(
         "a resumed process halves its rate", "resumed",
         (*FIRST_STEP, Edit(OPTIMIZER, RATE, rate("(0.5 if FIRST else 1.0)"))),
-        r"optimizer\.py:\d+|another function|program", "a resumed run has half the rate", TWIN, frozenset({DIFFERENT, UNKNOWN}),
+        r"optimizer\.py:\d+|another function|program", "a resumed run has half the rate", TWIN, frozenset(
+            {DIFFERENT, UNKNOWN},
+        ),
     ),
     Plant(
         "a resumed process begins with the first text", "resumed",
@@ -332,8 +506,14 @@ FILES = (
         (
             Edit("model/train/rates.json", "", "[1.0, 1.0, 0.5]\n"),
             Edit(OPTIMIZER, RATE, rate("jnp.asarray(TABLE)[jnp.minimum(jnp.asarray(step) // 1000, 2)]")),
-            Edit(OPTIMIZER, "def schedule_steps(", 'TABLE = json.loads((Path(__file__).parent / "rates.json").read_text())\n\n\ndef schedule_steps('),
-            Edit(OPTIMIZER, "from typing import NamedTuple\n", "import json\nfrom pathlib import Path\nfrom typing import NamedTuple\n"),
+            Edit(
+                OPTIMIZER, "def schedule_steps(",
+                'TABLE = json.loads((Path(__file__).parent / "rates.json").read_text())\n\n\ndef schedule_steps(',
+            ),
+            Edit(
+                OPTIMIZER, "from typing import NamedTuple\n",
+                "import json\nfrom pathlib import Path\nfrom typing import NamedTuple\n",
+            ),
         ),
         r"optimizer\.py:\d+|rates\.json", FOREVER,
     ),
@@ -341,7 +521,10 @@ FILES = (
         "texts of another case", "files",
         (
             Edit("configs/data/more.txt", "", "Another text.\n"),
-            Edit("configs/cases/08_packing.yml", "grain_train_files: configs/data/glossary-train.txt", "grain_train_files: configs/data/glossary-train.txt,configs/data/more.txt"),
+            Edit(
+                "configs/cases/08_packing.yml", "grain_train_files: configs/data/glossary-train.txt",
+                "grain_train_files: configs/data/glossary-train.txt,configs/data/more.txt",
+            ),
         ),
         r"08_packing|more\.txt", "08_packing trains on other texts", FUNCTION, INSIDE,
     ),
@@ -352,7 +535,8 @@ FILES = (
     ),
     Plant(
         "another version of a package, which no environment has", "files",
-        (Edit("pyproject.toml", '"optax>=', '"optax!=0.2.8,>='),), "pyproject", "the branch's own environment has another optax",
+        (Edit("pyproject.toml", '"optax>=', '"optax!=0.2.8,>='),), "pyproject",
+        "the branch would train with another optax",
     ),
 )  # fmt: skip
 

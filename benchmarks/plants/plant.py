@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # the words of an answer, by headline and exit status
 DIFFERENT = "different"  # exit status 1
@@ -68,9 +68,10 @@ class Plant(NamedTuple):
     trainer: str = "ours"  # or "stranger"
 
 
-def plant_all(kind: str, rows: Iterable[tuple[str, str, str, str, str]], **options: object) -> tuple[Plant, ...]:
+def plant_all(kind: str, rows: Iterable[tuple[str, str, str, str, str]], **options: Any) -> tuple[Plant, ...]:
     """Return a plant per row (name, file, old, new, why); an answer must name a line of the file."""
-    return tuple(
-        Plant(name, kind, (Edit(file, old, new),), rf"{Path(file).stem}\.py:\d+", why, **options)  # type: ignore[arg-type]
+    found = (
+        Plant(name, kind, (Edit(file, old, new),), rf"{Path(file).stem}\.py:\d+", why)
         for name, file, old, new, why in rows
     )
+    return tuple(plant._replace(**options) for plant in found)

@@ -31,7 +31,7 @@ def generator_step(generator: State, critic: State, noise: jax.Array) -> tuple[S
     """Return the generator after a step, and its loss."""
 
     def loss_of(params: State) -> jax.Array:
-        return jnp.mean(jax.nn.softplus(-rate_vectors(critic["params"], make(params, noise))))
+        return jnp.mean(jax.nn.softplus(-rate_vectors(critic, make(params, noise))))
 
     loss, gradients = jax.value_and_grad(loss_of)(generator["params"])
     return move(gradients, generator), loss
@@ -42,7 +42,7 @@ def critic_step(critic: State, generator: State, noise: jax.Array, real: jax.Arr
     """Return the critic after a step, and its loss."""
 
     def loss_of(params: State) -> jax.Array:
-        false = rate_vectors(params, make(generator["params"], noise))
+        false = rate_vectors(params, make(generator, noise))
         return jnp.mean(jax.nn.softplus(false)) + jnp.mean(jax.nn.softplus(-rate_vectors(params, real)))
 
     loss, gradients = jax.value_and_grad(loss_of)(critic["params"])
@@ -63,8 +63,8 @@ def update(state: State, texts: Texts, step: int) -> tuple[State, jax.Array]:
     """Run a step of each."""
     random = np.random.default_rng(step)
     noise, real = (random.standard_normal((16, WIDTH)).astype(np.float32) for _ in range(2))
-    generator, loss = generator_step(state["generator"], state["critic"], noise)
-    critic, _ = critic_step(state["critic"], generator, noise, real)
+    generator, loss = generator_step(state["generator"], state["critic"]["params"], noise)
+    critic, _ = critic_step(state["critic"], generator["params"], noise, real)
     return {"generator": generator, "critic": critic}, loss
 
 
