@@ -27,8 +27,8 @@ SCRIPTS = (
     "epochs", "counted", "flat",
 )  # fmt: skip
 COMPARISONS = {f"stranger-{script}": COMPARISON.replace("SCRIPT", script) for script in SCRIPTS}
-FIRST_WEIGHTS = (TRAINER / "common.py").read_text(encoding="utf-8").partition("def first_weights(")
-FIRST_WEIGHTS = f"def first_weights({FIRST_WEIGHTS[2].partition('def loss_of(')[0]}"
+SHARED = (TRAINER / "common.py").read_text(encoding="utf-8")
+FIRST_WEIGHTS = SHARED[SHARED.index("def first_weights(") : SHARED.index("def loss_of(")]
 DECAY = ("weight_decay=0.1)", "weight_decay=0.11)")
 RATE = "return args.lr *"
 CHAIN = "optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(rate, weight_decay=0.1))"

@@ -14,7 +14,7 @@ optimizer = optax.scale_by_adam()
 FACTORS = json.loads((Path(__file__).parent / "factors.json").read_text())  # of every tenth step
 
 
-def decay_of(step: int) -> np.ndarray:
+def decay_of(step: int) -> np.float32:
     """Return the weight decay of a step."""
     return np.float32(0.1)
 
