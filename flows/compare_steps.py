@@ -30,6 +30,7 @@ from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, rejoin_attempts, watch
+from tasks.observe.earlier_runs import name_cases
 from tasks.observe.ran_lines import read_ran_lines
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.publish.markdown.elements import artifact_key
@@ -229,7 +230,7 @@ def experiments_step(
         function = compare_functions(small, names, place, stands_for=stands_for, say=say)
         get_run_logger().info("%s", function.sentence)
     ran = (read_ran_lines([folder / SIDES[0]]), read_ran_lines([folder / SIDES[1]]))
-    coverage = cover_programs(here, observations, ran, function)
+    coverage = name_cases(cover_programs(here, observations, ran, function), here[1], store)
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
     found = Experiments(
         plans=plans, observations=observations, logs=logs, asked=tuple(only), program=program, turns=turns,

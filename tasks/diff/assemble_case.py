@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tasks.diff.compare_case import CaseRuns, case_id
 from tasks.diff.cover_change import cover_runs
+from tasks.observe.earlier_runs import name_cases
 from tasks.programs.kept_programs import compare_kept_programs, have_programs
 from tasks.records import CheckpointDifference, ProgramExplanation, RunPlan, RunRecord
 from tasks.resolve.blessed import blessed_runs
@@ -64,5 +65,7 @@ def complete_case(case: CaseRuns, store: Store, steps: CaseSteps | None = None) 
     steps = steps or CaseSteps()
     checkpoints = steps.compare_checkpoints(case, store) if find_common(case.runs) else None
     program = steps.compare_programs(case, store) if have_programs(case.runs, store) else None
-    changes = {"checkpoints": checkpoints, "program": program, "coverage": cover_runs(case.runs)}
+    coverage, plan = cover_runs(case.runs), next((run.plan for run in case.runs if run.plan is not None), None)
+    coverage = name_cases(coverage, plan, store) if plan is not None else coverage
+    changes = {"checkpoints": checkpoints, "program": program, "coverage": coverage}
     return case.model_copy(update=changes)

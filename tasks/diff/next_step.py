@@ -127,6 +127,11 @@ def _tell_cost(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None,
 def _advise(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None) -> str:
     """Return the step to take by hand, before the next command if there is one; empty if no such step is needed."""
     dead = next((arm for arm in (record.candidate, record.baseline) if arm.has_died), None)
+    unseen = record.coverage.unseen if record.coverage is not None and record.verdict == "unknown" else ()
+    if unseen and kind in ("by hand", "train", "other cases"):
+        place = f"{unseen[0].file}:{unseen[0].first}"
+        known = next((f"--case {one.case} runs {one.file}:{one.first}." for one in unseen if one.case), "")
+        return known or f"Choose a case or a setting that runs {place}."
     of_logs = kind in ("logs", "stand-in", "by hand")
     if dead is not None:
         fix = FIXES[dead.cause_of_death.kind] if dead.cause_of_death else "Find out why it ended."
