@@ -49,6 +49,8 @@ class RunRecord(Frozen):
     crossing: CrossRestore | None = None  # only of MaxText: maxview's trainer reports its cross restore in `program`
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
     compiles: tuple[StepCompile, ...] = ()  # of the training step, from files that JAX wrote
+    # parameters with equal bits in its first and last verified checkpoint, if it reports no digests; None: not compared
+    frozen: tuple[str, ...] | None = None
     host_peak_b: int | None = None  # largest resident memory of one of its processes, by our supervisor; None: unknown
     facts: RunFacts | None = None  # None in records of older versions; see `tasks.metrics.compute_facts`
 
