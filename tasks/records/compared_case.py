@@ -12,6 +12,7 @@ from configs.frozen import Frozen
 from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
 from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.compiled import ProgramComparison
+from tasks.records.data import DataComparison
 from tasks.records.explanation import Explanation
 from tasks.records.function import FunctionComparison
 from tasks.records.log_reading import Coverage, Environment, Stall
@@ -201,6 +202,7 @@ class ComparisonRecord(Frozen):
     programs: ProgramComparison | None = None  # None unless the arms were compiled and not trained
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
     function: FunctionComparison | None = None  # both steps in float64; None if not tried
+    data: DataComparison | None = None  # the batches of both recorded steps; None: not tried
     explanation: Explanation | None = None  # causes of the difference; None if not examined
 
     _older = model_validator(mode="before")(read_older_command)
