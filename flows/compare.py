@@ -20,6 +20,7 @@ from configs.extensions import find_functions
 from flows.compare_steps import (
     blessed_step,
     compare_checkpoints_step,
+    compare_data_step,
     compare_functions_step,
     compare_kept_programs_step,
     diff_step,
@@ -34,7 +35,7 @@ from flows.compare_steps import (
 )
 from flows.publish_steps import comment_step, publish_case, summarise_step
 from tasks.diff.assemble_case import CaseSteps, assemble_case
-from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
+from tasks.diff.compare_case import CaseRuns, bits_differ, data_may_differ, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
 from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation
@@ -161,6 +162,8 @@ def compare_cases(
             if have_programs(records, store) or plans_of(records) is None:
                 runs = runs.model_copy(update={"turns": time_programs_of(runs, store, jobs, interleave_s)})
             runs = runs.model_copy(update={"function": compare_functions_of(request, runs, store)})
+            if runs.function is not None and data_may_differ(runs):
+                runs = runs.model_copy(update={"data": compare_data_step(request, runs, store)})
             if patience is None:
                 result = diff_step(runs, store)
             else:

@@ -85,6 +85,28 @@ def compare_arms(
         )
 
 
+def find_frozen(run: RunRecord, store: Store) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the parameters with equal bits in a run's first and last verified checkpoint, and all its parameters.
+
+    None without two checkpoints that can be read.
+    """
+    proofs = sorted((proof for proof in run.proofs if proof.ok and proof.step is not None), key=_step_of)
+    if len(proofs) < 2:
+        return None
+    try:
+        found = compare_checkpoints(*(_find_saved(run, proof, store) for proof in (proofs[0], proofs[-1])))
+    except CheckpointError:
+        return None
+    parameters = [array for array in found.arrays if array.role == "parameter" and array.values is not None]
+    equal = sorted(array.names[0] for array in parameters if array.exact)
+    return tuple(equal), tuple(sorted(array.names[0] for array in parameters))
+
+
+def _step_of(proof: CheckpointProof) -> int:
+    assert proof.step is not None
+    return proof.step
+
+
 def _find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.Path:
     """Return the current path of a verified checkpoint.
 
