@@ -17,6 +17,7 @@ from prefect.logging import get_run_logger
 from flows.step_parts import IO
 from tasks.diff.assemble_case import compare_kept, compare_saved
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case, read_past_noise
+from tasks.diff.cover_change import cover_programs
 from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next, add_next_of_experiments
@@ -29,6 +30,7 @@ from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, rejoin_attempts, watch
+from tasks.observe.ran_lines import read_ran_lines
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.publish.markdown.elements import artifact_key
 from tasks.records import (
@@ -226,10 +228,14 @@ def experiments_step(
         place = folder / ("function" if stands_for and here is plans else "")
         function = compare_functions(small, names, place, stands_for=stands_for, say=say)
         get_run_logger().info("%s", function.sentence)
+    ran = (read_ran_lines([folder / SIDES[0]]), read_ran_lines([folder / SIDES[1]]))
+    coverage = cover_programs(here, observations, ran, function)
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
     found = Experiments(
-        plans=plans, observations=observations, logs=logs, program=program, turns=turns, function=function
-    )
+        plans=plans, observations=observations, logs=logs, asked=tuple(only), program=program, turns=turns,
+        function=function,
+        coverage=coverage,
+    )  # fmt: skip
     return add_next_of_experiments(compare_by_experiments(found), plans)
 
 

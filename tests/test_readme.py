@@ -71,7 +71,7 @@ def assert_shown(command: str, output: str) -> None:
 @pytest.mark.long
 def test_the_main_command_prints_the_readmes_output(run: Run, tmp_path: Path) -> None:
     result = run(["compare", "linen-vs-nnx"], tmp_path)
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 3, result.stderr  # one run of each does not decide a time on a processor
     assert_shown("maxview compare linen-vs-nnx", result.stdout)
     (page,) = re.findall(r"^  page  (file://\S+)$", result.stdout, re.MULTILINE)
     assert Path(unquote(urlsplit(page).path)).is_file()

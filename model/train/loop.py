@@ -24,6 +24,7 @@ from model.train.data_source import DataSource, make_source
 from model.train.distributed import join_processes
 from model.train.evaluation import Evaluation, make_evaluation
 from model.train.flops import step_flops
+from model.train.memory import read_memory
 from model.train.metrics_file import MetricsFile, Number, to_number
 from model.train.outputs import CONFIG, Outputs
 from model.train.program_record import program_record, read_program_record, write_program
@@ -261,7 +262,7 @@ def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepCloc
     with clock.part("report_s"):
         report.log_step(run.setup.config, step=step, seconds=wall_s, metrics=metrics)
     losses = {"loss": metrics["loss"], "perplexity": report.perplexity(metrics["lm_loss"])}
-    return {"step": step, **losses, **metrics, **times, **parts}
+    return {"step": step, **losses, **metrics, **times, **parts, **read_memory()}
 
 
 def save_and_restore(run: Run, step: int, state: Tree) -> Tree:

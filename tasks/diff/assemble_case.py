@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tasks.diff.compare_case import CaseRuns, case_id
+from tasks.diff.cover_change import cover_runs
 from tasks.programs.kept_programs import compare_kept_programs, have_programs
 from tasks.records import CheckpointDifference, ProgramExplanation, RunPlan, RunRecord
 from tasks.resolve.blessed import blessed_runs
@@ -63,4 +64,5 @@ def complete_case(case: CaseRuns, store: Store, steps: CaseSteps | None = None) 
     steps = steps or CaseSteps()
     checkpoints = steps.compare_checkpoints(case, store) if find_common(case.runs) else None
     program = steps.compare_programs(case, store) if have_programs(case.runs, store) else None
-    return case.model_copy(update={"checkpoints": checkpoints, "program": program})
+    changes = {"checkpoints": checkpoints, "program": program, "coverage": cover_runs(case.runs)}
+    return case.model_copy(update=changes)

@@ -12,6 +12,7 @@ from tasks.diff.floors import run_one_executable
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
 from tasks.records import (
+    ChangeCoverage,
     CheckpointDifference,
     CodeVersion,
     Commit,
@@ -37,6 +38,7 @@ class CaseRuns(Frozen):
     program: ProgramExplanation | None = None  # comparison of the lowered training steps; None if unknown
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
     function: FunctionComparison | None = None  # whether the steps compute one function; None: not tried
+    coverage: ChangeCoverage | None = None  # which lines of the change the runs executed; None: no two checkouts
     rules: VerdictRules | None = None  # as stored when the runs were requested; None: read from configs/
     instead: str = ""  # the alternative to more runs, if only logs were given; else empty
     commits: dict[str, tuple[Commit, ...]] = {}  # name of the arm -> its commits that the other arm lacks
@@ -64,6 +66,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         program=case.program,
         turns=case.turns,
         function=case.function,
+        coverage=case.coverage,
     )
     code = {run.arm: run.plan.version for run in case.runs if run.plan is not None and run.plan.version is not None}
     headline = add_code_note(record.headline, [code[arm] for arm in rules.arms if arm in code])

@@ -8,6 +8,7 @@ from math import inf
 
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_rows import NOT_JUDGED
+from tasks.metrics.result_metrics import CHANGE
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import ComparisonRecord, MetricDiff, NextStep
 from tasks.records.next_step import StepKind
@@ -93,9 +94,10 @@ def find_deciding_row(record: ComparisonRecord) -> MetricDiff | None:
     judged = [row for row in record.rows if row.verdict != NOT_JUDGED and not row.allowed]
     same_word = [row for row in judged if row.verdict == record.verdict] or judged
 
-    def rank(row: MetricDiff) -> tuple[bool, float, bool, bool]:
+    def rank(row: MetricDiff) -> tuple[bool, bool, float, bool, bool]:
         width = _count_thresholds(row) if record.verdict == "unknown" else 0.0
-        return not has_scale(row), width, row.metric != STEP_TIME.name, row.group == "maxview"
+        is_uncovered = row.metric == CHANGE.name and row.verdict == "unknown"
+        return not is_uncovered, not has_scale(row), width, row.metric != STEP_TIME.name, row.group == "maxview"
 
     return min(same_word, key=rank, default=None)
 

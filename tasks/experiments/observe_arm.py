@@ -5,6 +5,7 @@ comes, stay unchanged.
 """
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from tasks.launch.backend import LaunchError
@@ -27,6 +28,7 @@ def observe_arm(
     evaluated: int = 0,
     profile: tuple[int, int] | None = None,
     batches: int = 1,
+    changed: Sequence[str] = (),
 ) -> Observation:
     """Run the plan's command until its step is recorded and profiled; return the record of the step's first call.
 
@@ -34,7 +36,8 @@ def observe_arm(
 
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
     tensors: evaluate the call `evaluated` operation by operation. profile: first and last call to profile. Calls count
-    from 0. batches: number of calls whose batches are stored.
+    from 0. batches: number of calls whose batches are stored. changed: files of the checkout whose conditions are
+    watched.
     If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
@@ -51,6 +54,8 @@ def observe_arm(
         profile=profile,
         batches=batches,
         platform=plan.config.get("hardware", ""),
+        root=plan.checkout or "",
+        changed=list(changed),
     )
     if tensors:
         own["OPENBLAS_NUM_THREADS"] = "1"  # a second thread doubles the CPU time of small products

@@ -1,11 +1,14 @@
 """Records the training steps of both arms for experiments: program, state and batches, in processes of their own."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 from tasks.experiments.observe_arm import observe_arm
 from tasks.observe.recorder import read_observation
 from tasks.records import Observation, RunPlan
+from tasks.resolve.changed_code import changed_between
 from tasks.store.atomic import write_atomically
 
 BATCHES = 20  # recorded batches; fewer if the run has fewer steps
@@ -18,17 +21,20 @@ type Both[T] = tuple[T, T]
 
 def record_arms(plans: Both[RunPlan], folders: Both[Path]) -> Both[Observation]:
     """Return the observations of both steps; start only the arms whose step is not recorded in its folder."""
+    changed = changed_between(*plans)
+    files = changed.files if changed else ()
     with ThreadPoolExecutor(len(plans)) as pool:
-        left, right = pool.map(record_arm, plans, folders)
+        left, right = pool.map(record_arm, plans, folders, repeat(files))
     return left, right
 
 
-def record_arm(plan: RunPlan, folder: Path) -> Observation:
+def record_arm(plan: RunPlan, folder: Path, changed: Sequence[str] = ()) -> Observation:
     """Return the observation of a plan's step: the recorded one, else a new one, for which its trainer starts."""
     identity = folder / IDENTITY
     if identity.is_file() and identity.read_text(encoding="utf-8") == plan.identity:
         return read_observation(folder, plan.arm)
-    found = observe_arm(plan, folder, tensors=False, batches=min(BATCHES, int(plan.config["steps"])))
+    batches = min(BATCHES, int(plan.config["steps"]))
+    found = observe_arm(plan, folder, tensors=False, batches=batches, changed=changed)
     if found.step is not None:
         write_atomically(identity, plan.identity)
     return found

@@ -31,6 +31,11 @@ FIRST_CALL = Metric(
     rule="digests of the arrays that each arm's first step is given; float64 gives both steps the baseline's",
     decimals=None, judged="proof", result=True, optional=True,
 )  # fmt: skip
+CHANGE = Metric(
+    name="change_coverage", title="The change", unit="", better="equal",
+    rule="changed lines that ran, and whether all that writes the state was compared", decimals=None,
+    judged="proof", result=True, optional=True,
+)  # fmt: skip
 ROUNDING = Metric(
     name="rounding_error", title="Rounding error of the step", unit="%", better="lower",
     rule="distance of each arm's step to the same step in float64, relative to its size", decimals=3,

@@ -57,3 +57,25 @@ def test_linen_and_nnx_start_from_one_state_and_stay_equal_in_every_digit(maxvie
     assert floors["same checkpoint"] is True
     (start,) = [finding for finding in comparison["findings"] if finding["kind"] == "start"]
     assert "both arms start from the same state" in start["message"]
+
+
+@pytest.mark.long
+def test_twins_of_the_release_in_its_own_folder(maxview: Maxview) -> None:
+    words = "--twin", "scan", "--twin", "vocabulary-tiling", "--set", "base_num_decoder_layers=2"
+    done = maxview("invariants", "--trainer", "maxtext", "--with", str(PYTHON), *words, "--out", "o", "--json")
+    assert done.returncode == 1, done.stderr
+    results = {one["twin"]: one for one in json.loads(done.stdout)["results"]}
+    assert results["scan"]["answer"] == "same"
+    # its gradient lacks the factor 1 / tokens if the vocabulary is computed in tiles: AI-Hypercomputer/maxtext#4959
+    assert results["vocabulary-tiling"]["answer"] == "another"
+    assert results["vocabulary-tiling"]["first"].startswith("maxtext/utils/vocabulary_tiling.py:")
+
+
+@pytest.mark.long
+def test_linen_and_nnx_of_the_release_are_one_function(maxview: Maxview) -> None:
+    words = "--only", "function", "--with", f"linen:{PYTHON}", "--with", f"nnx:{PYTHON}"
+    done = maxview("compare", "maxtext-linen-vs-nnx", *words, "--out", "o", "--json")
+    assert done.returncode == 0, done.stderr
+    (comparison,) = json.loads(done.stdout)
+    floors = {floor["name"]: floor["holds"] for floor in comparison["floors"]}
+    assert floors["same function"] is True

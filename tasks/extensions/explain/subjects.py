@@ -54,7 +54,8 @@ def explain_comparison(record: ComparisonRecord, plans: Both[RunPlan], store: St
         return before.explanation
     names = (record.baseline.name, record.candidate.name)
     stands_for = record.function.stands_for if record.function and plans[0].target != record.target else ""
-    return explain_plans(plans, names, Path(directory.path) / FOLDER, stands_for=stands_for)
+    folder = Path(directory.path) / FOLDER
+    return explain_plans(plans, names, folder, stands_for=stands_for, function=record.function)
 
 
 class Subject(NamedTuple):

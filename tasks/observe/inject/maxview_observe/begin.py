@@ -19,6 +19,8 @@ def begin(settings_file: str) -> None:
     Raises LookupError if `tree_mode` is set and Flax has no such mode.
     """
     settings = read_settings(settings_file)
+    if settings.lines_only:
+        return
     if not settings.observe:
         patch(StartSharer(settings))
         return

@@ -107,6 +107,9 @@ class RecorderSettings:
 
     folder: Path  # existing folder of the settings file, for everything that the recorder writes
     observe: bool = False  # True: record the step, then end the process; False: share the run's start
+    lines_only: bool = False  # True: only note which lines run
+    root: str = ""  # the trainer's checkout, whose executed lines are noted; "": none (see ran_lines.py)
+    changed: tuple[str, ...] = ()  # files below `root` whose conditions are watched, too
     evaluated: int | None = None  # the call to evaluate operation by operation, counted from 0
     start: Path | None = None  # the other arm's `folder`: the arguments in it replace this arm's arguments
     profile: tuple[int, int] | None = None  # first and last call to profile, counted from 0; None: no profile

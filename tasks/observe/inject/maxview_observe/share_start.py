@@ -48,6 +48,12 @@ class StartSharer:
     def before_compile(self, name: str, closed: Any, lowered: Any) -> None:
         pass
 
+    def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
+        pass
+
+    def after_other(self, name: str, given: Any, results: Any) -> None:
+        pass
+
     def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         if self.fresh is None or len(leaves) != self.leaves:  # static arguments add leaves: use `run`
