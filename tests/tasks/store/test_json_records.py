@@ -132,7 +132,6 @@ def test_the_lines_that_a_run_executed_are_read_back():
     )
     before = record(ran=ran)
     assert round_trip(before).ran == ran
-    assert run_record_to_json(before) == run_record_to_json(record(ran=ran.model_copy()))
 
 
 def test_a_step_table_without_rows_keeps_its_types():
