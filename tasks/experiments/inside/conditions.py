@@ -70,7 +70,8 @@ def _ends(operation: Any) -> Sequence[str]:
     if name == "stablehlo.clamp":
         return ("below", "above")
     if name == "stablehlo.compare":
-        return () if _is_index_check(operation) or _is_loop_condition(operation) else ("",)
+        checks = (_is_index_check, _is_bounds_check, _is_loop_condition)
+        return () if any(check(operation) for check in checks) else ("",)
     return ("",) if name in _EXTREMES or name == "stablehlo.is_finite" else ()
 
 
@@ -80,6 +81,15 @@ def _is_index_check(operation: Any) -> bool:
     return isinstance(kind, ir.IntegerType) and "LT" in str(operation.attributes["comparison_direction"]) and (
         _constant(operation.operands[1]) == 0.0
     )  # fmt: skip
+
+
+def _is_bounds_check(operation: Any) -> bool:
+    """Return whether a comparison of integers goes into "all indices are inside", as JAX asks before a gather."""
+    if not isinstance(operation.operands[0].type.element_type, ir.IntegerType):
+        return False
+    users = [use.owner for use in operation.results[0].uses]
+    following = [use.owner for user in users if user.name == "stablehlo.and" for use in user.results[0].uses]
+    return bool(following) and all(user.name == "stablehlo.reduce" for user in following)
 
 
 def _is_in_reducer(operation: Any) -> bool:

@@ -21,6 +21,7 @@ FURTHEST, AT_LEAST = 10, 1_000_000  # counters reach this many times the planned
 MAX_CONSTANTS = 12  # of comparisons, whose neighbourhood the counters visit
 SCALES = (1e-3, 10.0, 1e3)  # of the weights
 SEARCHED = (1e-6, 1e-5, 1e-4, 1e-2, 1e-1, 1e2, 1e4, 1e5, 1e6)  # further ones, if a condition went one way only
+ALONE, MAX_ALONE = (1e2, 1e4), 40  # scales of single arrays of weights, and how many of these
 LAST_BIT = 2.0**-52
 AS_RUN = ("weights × 10", "weights × 1000")  # states that show the range of a narrow type
 SAME = 1e-12  # a difference up to this needs no measure of its noise; as tasks/experiments/function_figures.py
@@ -102,6 +103,11 @@ class Sweep:
             yield f"weights drawn anew{'' if scale == 1 else f' × {scale:g}'}", self._drawn(scale)
         yield from self._batches()
         yield "a weight that is NaN", self._broken()
+        for n in self._chosen("parameter")[:MAX_ALONE]:  # all together, a normalisation may cancel the scale
+            for scale in ALONE if self._one_sided() else ():
+                given = list(self.first)
+                given[n] = given[n] * scale
+                yield f"{self.step.inputs[n].meaning} × {scale:g}", given
         for scale in SEARCHED:
             if not self._one_sided():
                 return
