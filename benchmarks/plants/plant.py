@@ -17,7 +17,7 @@ INSIDE = frozenset({DIFFERENT, UNKNOWN, LIKELY})
 # a change of saves, evaluations, data or the host loop, which `--only function` does not try: a narrow word is true
 OUTSIDE = INSIDE | {NARROW}
 # an innocent change
-EQUAL = frozenset({SAME, NARROW})
+EQUAL = frozenset({SAME, NARROW, LIKELY})
 
 FUNCTION = "compare planted --only function"
 TRAINED = "compare planted --repeats 1 --interleave off"

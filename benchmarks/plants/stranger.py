@@ -24,7 +24,7 @@ set: {learning_rate: 0.01}
 """
 SCRIPTS = (
     "train", "split", "eager", "gan", "average", "phases", "rates", "scheduled", "checked", "curriculum", "host",
-    "epochs", "counted", "flat",
+    "epochs", "counted", "flat", "refs",
 )  # fmt: skip
 COMPARISONS = {f"stranger-{script}": COMPARISON.replace("SCRIPT", script) for script in SCRIPTS}
 SHARED = (TRAINER / "common.py").read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ WRITERS = (
     ),
     writer(
         "a static argument changes at step 10", "phases", "BEGIN_OF_LAST = 50", "BEGIN_OF_LAST = 10",
-        "phase|static|compile", "another factor from step 10 on",
+        "phase|static|compile|programs", "another factor from step 10 on",
     ),
     writer(
         "decay from a callback", "rates", "return np.float32(0.1)", "return np.float32(0.2)", "callback|decay_of",
@@ -94,11 +94,15 @@ WRITERS = (
     writer("a check was recorded, not the step", "checked", *DECAY, r"advance|check", "other weights after each step"),
     writer(
         "the larger batch of a second compile", "curriculum", "1.0 * x", "0.0 * x",
-        r"compile|curriculum\.py:\d+|shape|batch", "no update from step 10 on",
+        r"compile|programs|curriculum\.py:\d+|shape", "no update from step 10 on",
+    ),
+    writer(
+        "average in references that the step writes", "refs", "0.99 * held[...] + 0.01 * new",
+        "0.98 * held[...] + 0.02 * new", r"average|refs\.py:\d+|reference|effect", "another average",
     ),
     writer(
         "a step made anew for each epoch", "epochs", "args.lr * 0.9**epoch",
-        "args.lr * (0.9**epoch if epoch < 1 else 0.5)", r"compile|epochs\.py:\d+|train_step|constant",
+        "args.lr * (0.9**epoch if epoch < 1 else 0.5)", r"compile|programs|epochs\.py:\d+|train_step|constant",
         "another rate from step 8 on",
     ),
     stranger("who writes the state", "the average of the weights is gone", "train", (
@@ -173,6 +177,11 @@ GUARDS = (
             ),
         ),
         r"flat\.py:\d+|norm", "no update behind the guard",
+    ),
+    stranger(
+        "a line that ran, whose changed part did not", "a default that this trainer does not use", "curriculum",
+        (Edit("common.py", "rows: int = ROWS", "rows: int = 2 * ROWS"),), r"common\.py:\d+",
+        "the other trainers read other batches",
     ),
     stranger(
         "constants", "a captured table × 1.01", "train", (
@@ -328,7 +337,7 @@ INNOCENT = (
         "rate factored otherwise", "train",
         Edit(
             "train.py", "args.lr * (0.55 + 0.45 * jnp.cos(jnp.pi * jnp.minimum(progress, 1.0)))",
-            "0.55 * args.lr + 0.45 * args.lr * jnp.cos(jnp.pi * jnp.minimum(progress, 1.0))",
+            "(0.45 * jnp.cos(jnp.pi * jnp.minimum(1.0, progress)) + 0.55) * args.lr",
         ),
     ),
     innocent(
@@ -336,7 +345,7 @@ INNOCENT = (
         Edit("train.py", "jnp.minimum(progress, 1.0)", "jnp.where(progress > 1.0, 1.0, progress)"),
     ),
     innocent(
-        "average by a difference", "train", Edit("train.py", "0.99 * old + 0.01 * new", "old + 0.01 * (new - old)"),
+        "average in another order", "train", Edit("train.py", "0.99 * old + 0.01 * new", "new * 0.01 + old * 0.99"),
     ),
     innocent(
         "an identity in the second jitted function", "split",
