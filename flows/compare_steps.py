@@ -23,7 +23,7 @@ from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next, add_next_of_experiments
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
 from tasks.experiments.interleave import TurnLimits, interleave
-from tasks.experiments.recordings import FOLDER, SIDES, name_problem, record_arms
+from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, record_arms
 from tasks.experiments.same_data import compare_recorded
 from tasks.experiments.same_function import compare_functions
 from tasks.experiments.stand_in import find_stand_ins
@@ -231,8 +231,9 @@ def experiments_step(
         place = folder / ("function" if stands_for and here is plans else "")
         function = compare_functions(small, names, place, stands_for=stands_for, say=say)
         get_run_logger().info("%s", function.sentence)
+    wanted = min(BATCHES, int(here[0].config["steps"]))
     ran = (read_ran_lines([folder / SIDES[0]]), read_ran_lines([folder / SIDES[1]]))
-    coverage = name_cases(cover_programs(here, observations, ran, function), here[1], store)
+    coverage = name_cases(cover_programs(here, observations, ran, function, wanted), here[1], store)
     data = compare_recorded(folder, say) if "function" in only else None
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
     found = Experiments(

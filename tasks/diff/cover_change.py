@@ -84,16 +84,26 @@ def cover_programs(
     observations: Both[Observation],
     ran: Both[RanLines],
     function: FunctionComparison | None,
+    wanted: int,
 ) -> ChangeCoverage | None:
     """Return what two recorded steps cover of the change between their arms; None if there is nothing to tell.
 
     observations, ran: of the processes that recorded the steps. function: of both steps in float64; None: not tried.
+    wanted: number of calls of the step that should be recorded.
     """
     found = cover_lines_of(plans, ran)
+    is_equal_code = found == ChangeCoverage()
+    short = () if is_equal_code else tuple(_name_short_recordings(observations, wanted))
     if function is not None:
-        return add_function(found, function)
-    is_equal_code = found is not None and not found.files and not found.gaps and not found.doubts
-    return _add(found, () if is_equal_code else tuple(cover_loop(observations)), ())
+        return add_function(_add(found, (), short), function)
+    return _add(found, () if is_equal_code else tuple(cover_loop(observations)), short)
+
+
+def _name_short_recordings(observations: Both[Observation], wanted: int) -> Iterator[str]:
+    for one in observations:
+        if one.loop is not None and one.loop.calls < wanted:
+            why = f" ({one.notes[0]})" if one.notes else ""
+            yield f"of {one.arm}, {counted(one.loop.calls, 'step')} of {wanted} were recorded{why}"
 
 
 def add_function(coverage: ChangeCoverage | None, function: FunctionComparison) -> ChangeCoverage | None:
