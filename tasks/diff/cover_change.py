@@ -60,7 +60,7 @@ def cover_lines(
     unseen = [one for one in counted_ones if not _has_run(one, ran, roots)]
     lines = sum(one.count for one in unseen)
     facts["ran"] = facts["lines"] - lines
-    places = tuple(_join(unseen)) if facts["lines"] <= MANY else ()
+    places = tuple(_join(unseen, ran)) if facts["lines"] <= MANY else ()
     listed = tuple(
         ListedLine(side=one.side, file=one.file, line=one.first, text=one.text, ran=one not in unseen)
         for one in counted_ones[:LISTED]
@@ -307,12 +307,17 @@ def _say_not_taken(lines: int, ran: int) -> str:
     return "its line was not executed" if lines == 1 else f"none of its {lines:,} lines was executed"
 
 
-def _join(statements: Sequence[ChangedStatement]) -> Iterator[UnseenLines]:
+def _join(statements: Sequence[ChangedStatement], ran: Both[RanLines]) -> Iterator[UnseenLines]:
     """Yield the places of statements; those of one function that follow each other are one place."""
     ordered = sorted(statements, key=lambda one: (one.file, one.side, one.first))
-    for (file, _, function), group in groupby(ordered, key=lambda one: (one.file, one.side, one.function)):
+    for (file, side, function), group in groupby(ordered, key=lambda one: (one.file, one.side, one.function)):
         parts = list(group)
-        yield UnseenLines(file=file, first=parts[0].first, last=max(one.last for one in parts), function=function)
+        first, started = parts[0].first, ran[side == "candidate"].functions.get(file, frozenset())
+        begin = max((line for name, line in started if name == function and line <= first), default=None)
+        yield UnseenLines(
+            file=file, first=first, last=max(one.last for one in parts), function=function,
+            offset=None if begin is None else first - begin,
+        )  # fmt: skip
 
 
 def _list(places: Sequence[UnseenLines], files: Sequence[str]) -> str:

@@ -55,6 +55,7 @@ class UnseenLines(Frozen):
     first: int
     last: int
     function: str = ""
+    offset: int | None = None  # of the first line to that of its function; None: the function did not start
     case: str = ""  # a case that ran the function lately; empty: none is known
 
 
