@@ -82,11 +82,21 @@ def _decide(data: DataDifference, recorded: DataComparison | None) -> Decision:
     told, seen = tell_data(data), _tell_evaluation(recorded)
     if data.kind == "equal":
         return Decision(verdict="same", reason=told, threshold_text="exact")
-    if recorded is not None and recorded.are_equal:
+    if _sees_none(data, recorded):
         return Decision(verdict="same", reason=f"{told}; {seen}", threshold_text="exact")
     if data.kind == "other" or (recorded is not None and recorded.are_equal is False):
         return Decision(verdict="changed", reason=f"{told}; {seen}", threshold_text="exact")
     return Decision(verdict="unknown", reason=f"{told}; {seen}", threshold_text="exact")
+
+
+def _sees_none(data: DataDifference, recorded: DataComparison | None) -> bool:
+    """Return whether the evaluated step sees no difference.
+
+    False if the runs have other data somewhere, and the recorded steps only another order.
+    """
+    if recorded is None or not recorded.are_equal:
+        return False
+    return data.kind != "other" or recorded.kind == "other"
 
 
 def _tell_evaluation(recorded: DataComparison | None) -> str:
@@ -111,8 +121,9 @@ def decide_by_data(decision: Decision, data: DataDifference | None, recorded: Da
     """
     if data is None or data.kind == "equal" or decision.verdict in ("same", "not judged") or "NaN" in decision.reason:
         return decision
-    sees_none = recorded is not None and recorded.are_equal
-    if not sees_none and (data.kind == "other" or (recorded is not None and recorded.are_equal is False)):
+    if not _sees_none(data, recorded) and (
+        data.kind == "other" or (recorded is not None and recorded.are_equal is False)
+    ):
         reason = f"{tell_data(data)}: {decision.reason}"
         return decision.model_copy(update={"verdict": "changed", "reason": reason, "runs_wanted": None})
     return decision.model_copy(

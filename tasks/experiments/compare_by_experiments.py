@@ -43,7 +43,8 @@ from tasks.records.data import DataComparison
 from tasks.records.text import counted
 
 # what no experiment tries, and the questions of --only, with the words for each if it was not asked
-NEVER_TRIED = ("checkpoints", "evaluations", "long curves", "later batches", "the host loop")
+LATER = "later batches"
+NEVER_TRIED = ("checkpoints", "evaluations", "long curves", LATER, "the host loop")
 QUESTIONS = {"function": "the function of the steps", "time": "step times"}
 SHOWN = 3  # names in a sentence
 
@@ -91,7 +92,9 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     rows += [row] if (row := change_row(arms, found.coverage)) else []
     rows += [row] if (row := data_row(arms, find_data(arms, found.data), found.data, frozenset(rules.declared))) else []
     verdict, headline = conclude(arms, findings, rows, floors)
-    *left_out, last = [*(words for name, words in QUESTIONS.items() if name not in found.asked), *NEVER_TRIED]
+    later = LATER if found.data is None else f"batches after the first {found.data.steps}"
+    never = [later if one == LATER else one for one in NEVER_TRIED]
+    *left_out, last = [*(words for name, words in QUESTIONS.items() if name not in found.asked), *never]
     not_tried = f"nothing was trained: {', '.join(left_out)} and {last} were not tried"
     return ComparisonRecord(
         id=experiments_id(found.plans),

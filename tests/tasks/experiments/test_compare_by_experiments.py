@@ -10,6 +10,7 @@ from tasks.publish.content.brief import make_brief, tell_certainty
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.terminal.report import render_brief
 from tasks.records import ComparisonRecord, Observation, ProgramExplanation, ProgramTimes, RunPlan, TimeRatio
+from tasks.records.data import DataComparison, DataKind
 from tasks.records.observation import ObservedArray
 from tasks.records.plan import SharedStart
 
@@ -125,3 +126,15 @@ def test_nothing_stands_in_logs_that_do_not_exist() -> None:
     for record in (compare("0.12.0", program=ONE_TEXT), compare("0.12.0", given=given), compare("0.12.0", turns=TURNS)):
         for row in record.rows:
             assert "logs" not in tell_certainty(record, row), row.title
+
+
+@pytest.mark.parametrize(
+    ("kind", "equal", "word"), [("equal", None, "same"), ("reordered", True, "same"), ("other", False, "changed")]
+)
+def test_later_batches_of_the_recordings_are_a_row(kind: DataKind, equal: bool | None, word: str) -> None:
+    first = None if kind == "equal" else 2
+    data = DataComparison(steps=20, kind=kind, first=first, are_equal=equal, gap=None if equal is None else 0.5)
+    record = compare("0.12.0", asked=("function",), program=ONE_TEXT, data=data)
+    (row,) = [row for row in record.rows if row.metric == "data"]
+    assert (row.verdict, record.verdict) == (word, word)
+    assert "batches after the first 20" in record.not_tried
