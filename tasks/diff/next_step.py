@@ -173,12 +173,13 @@ def follow_cause(record: ComparisonRecord) -> NextStep | None:
     A step that runs something new, such as a bisection, stays; so does every step without a known line.
     """
     explained, step = record.explanation, record.next_step
-    may_follow = explained is not None and step is not None and step.kind in ("train", "by hand", "explain")
-    line = _find_costly_line(record, explained) if may_follow and explained is not None else None
-    if line is not None:
+    if explained is None or step is None:
+        return step
+    line = _find_costly_line(record, explained)
+    if line is not None and step.kind in ("train", "by hand", "explain"):
         touched = f"The commit changed {line.place}." if line.commit else ""
         return _look_at(touched or f"Most of the difference is at {line.place}.", line.commit)
-    if explained is None or explained.root is None or not explained.root.file or step is None:
+    if explained.root is None or not explained.root.file:
         return step
     if step.kind not in ("by hand", "explain"):
         return step

@@ -120,8 +120,7 @@ def _find_lone_stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
     for arm, (side, other) in enumerate(((left, right), (right, left))):
         # elements are counted, by function: a loop over parts of a batch, and layers that are written out, have as many
         quota = _count_elements(side, stops[arm]) - _count_elements(other, stops[1 - arm])
-        # values may differ as a consequence of an earlier difference
-        for n in sorted(stops[arm], key=lambda n: side.arm.rows[n].value in other.arm.values):
+        for n in _order_stops(side, stops[arm], other, stops[1 - arm]):
             row = side.arm.rows[n]
             if quota[row.function] > 0:
                 quota[row.function] -= row.elements
@@ -131,6 +130,18 @@ def _find_lone_stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
                 one = describe_extra(side, n, order, of_candidate=bool(arm), stops=True)
                 found.append(replace(one, is_detour=is_detour))
     return found
+
+
+def _order_stops(side: Divergence, mine: Sequence[int], other: Divergence, theirs: Sequence[int]) -> list[int]:
+    """Return one arm's stops: of types that the other arm's function has less of first, then of values that it lacks.
+
+    Values may differ as a consequence of an earlier difference.
+    """
+    counts = [Counter((one.arm.rows[n].function, one.arm.rows[n].type) for n in its)
+              for one, its in ((side, mine), (other, theirs))]  # fmt: skip
+    more = counts[0] - counts[1]
+    rows = side.arm.rows
+    return sorted(mine, key=lambda n: (not more[rows[n].function, rows[n].type], rows[n].value in other.arm.values))
 
 
 def _count_elements(side: Divergence, numbers: Iterable[int]) -> Counter[str]:
