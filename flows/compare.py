@@ -20,6 +20,7 @@ from configs.extensions import find_functions
 from flows.compare_steps import (
     blessed_step,
     compare_checkpoints_step,
+    compare_data_step,
     compare_functions_step,
     compare_kept_programs_step,
     diff_step,
@@ -34,7 +35,7 @@ from flows.compare_steps import (
 )
 from flows.publish_steps import comment_step, publish_case, summarise_step
 from tasks.diff.assemble_case import CaseSteps, assemble_case
-from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
+from tasks.diff.compare_case import CaseRuns, bits_differ, data_may_differ, may_differ_in_time
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
 from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation
@@ -44,6 +45,8 @@ from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import check_target, find_checkpoint
 from tasks.launch.owners import find_finished, forget
+from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.kept_programs import have_programs
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
@@ -161,6 +164,8 @@ def compare_cases(
             if have_programs(records, store) or plans_of(records) is None:
                 runs = runs.model_copy(update={"turns": time_programs_of(runs, store, jobs, interleave_s)})
             runs = runs.model_copy(update={"function": compare_functions_of(request, runs, store)})
+            if runs.function is not None and data_may_differ(runs):
+                runs = runs.model_copy(update={"data": compare_data_step(request, runs, store)})
             if patience is None:
                 result = diff_step(runs, store)
             else:
@@ -294,7 +299,7 @@ def compare_programs_of(
 ) -> ComparisonRecord:
     """Compare the programs of a case's two arms by the experiments in `only`, without training.
 
-    If the arms compute two functions, the first tensor that differs is searched.
+    If the arms compute two functions, the first tensor that differs is searched; of other times or memory, the lines.
     """
     both = (plans[0], plans[1])
     limits = limits_of(plans[0].rules, cases=cases, limit_s=limit_s or INTERLEAVE_S)
@@ -303,7 +308,15 @@ def compare_programs_of(
     with slice_of(plans[0].target):
         record: ComparisonRecord = experiments_step(both, request, only, limits, store)
     explained = find_plans_of_function(request, record, both, store)
+    if explained is None and has_other_cost(record) and all(plan.backend == "local" for plan in plans):
+        explained = both
     return extend_case(record, explained, store) if explained else record
+
+
+def has_other_cost(record: ComparisonRecord) -> bool:
+    """Return whether the programs' time or memory is better or worse."""
+    costs = (PROGRAM_TIME.name, MEMORY.name)
+    return any(row.verdict in ("regressed", "improved") for row in record.rows if row.metric in costs)
 
 
 def find_plans_of_function(

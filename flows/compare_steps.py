@@ -23,13 +23,15 @@ from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next, add_next_of_experiments
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
 from tasks.experiments.interleave import TurnLimits, interleave
-from tasks.experiments.recordings import FOLDER, SIDES, name_problem, record_arms
+from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, record_arms
+from tasks.experiments.same_data import compare_recorded
 from tasks.experiments.same_function import compare_functions
 from tasks.experiments.stand_in import find_stand_ins
 from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, rejoin_attempts, watch
+from tasks.observe.earlier_runs import name_cases
 from tasks.observe.ran_lines import read_ran_lines
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.publish.markdown.elements import artifact_key
@@ -45,6 +47,7 @@ from tasks.records import (
     RunRecord,
     StepCompleted,
 )
+from tasks.records.data import DataComparison
 from tasks.records.observation import LOG, PROGRAM
 from tasks.resolve.blessed import blessed_runs
 from tasks.resolve.options import Experiment
@@ -228,13 +231,14 @@ def experiments_step(
         place = folder / ("function" if stands_for and here is plans else "")
         function = compare_functions(small, names, place, stands_for=stands_for, say=say)
         get_run_logger().info("%s", function.sentence)
+    wanted = min(BATCHES, int(here[0].config["steps"]))
     ran = (read_ran_lines([folder / SIDES[0]]), read_ran_lines([folder / SIDES[1]]))
-    coverage = cover_programs(here, observations, ran, function)
+    coverage = name_cases(cover_programs(here, observations, ran, function, wanted), here[1], store)
+    data = compare_recorded(folder, say) if "function" in only else None
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
     found = Experiments(
         plans=plans, observations=observations, logs=logs, asked=tuple(only), program=program, turns=turns,
-        function=function,
-        coverage=coverage,
+        function=function, data=data, coverage=coverage,
     )  # fmt: skip
     return add_next_of_experiments(compare_by_experiments(found), plans)
 
@@ -252,6 +256,21 @@ def compare_functions_step(request: Request, runs: CaseRuns, store: Store) -> Fu
     say = partial(_report, runs.case)
     found = compare_functions(plans, (plans[0].arm, plans[1].arm), folder, stands_for=stands_for, say=say)
     get_run_logger().info("%s", found.sentence)
+    return found
+
+
+@task(name="compare the data", task_run_name="compare the batches of {runs.case}", cache_policy=NO_CACHE)
+def compare_data_step(request: Request, runs: CaseRuns, store: Store) -> DataComparison | None:
+    """Compare the batches of both recorded steps, which `compare_functions_step` recorded; None without recordings.
+
+    Where they differ, the baseline's step runs in float64 with both.
+    """
+    given = [run.plan for run in runs.runs if run.plan is not None]
+    _, stands_for = find_stand_ins(request, runs.case, given, store.path)
+    directory = store.comparison(runs.comparison, runs.case, case_id(runs))
+    folder = Path(directory.path) / FOLDER / ("function" if stands_for else "")
+    found = compare_recorded(folder, partial(_report, runs.case))
+    get_run_logger().info("%s", found)
     return found
 
 

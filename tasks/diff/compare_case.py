@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from configs.extensions import find_functions
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.diff.arms import ArmRuns
+from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.compare_runs import comparison_id, diff
+from tasks.diff.data_rows import find_data
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.floors import run_one_executable
 from tasks.diff.noise import Past
@@ -22,6 +23,7 @@ from tasks.records import (
     ProgramTimes,
     RunRecord,
 )
+from tasks.records.data import DataComparison
 from tasks.store import Store
 
 
@@ -39,6 +41,7 @@ class CaseRuns(Frozen):
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
     function: FunctionComparison | None = None  # whether the steps compute one function; None: not tried
     coverage: ChangeCoverage | None = None  # which lines of the change the runs executed; None: no two checkouts
+    data: DataComparison | None = None  # the batches of both recorded steps; None: not tried
     rules: VerdictRules | None = None  # as stored when the runs were requested; None: read from configs/
     instead: str = ""  # the alternative to more runs, if only logs were given; else empty
     commits: dict[str, tuple[Commit, ...]] = {}  # name of the arm -> its commits that the other arm lacks
@@ -67,6 +70,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         turns=case.turns,
         function=case.function,
         coverage=case.coverage,
+        data=case.data,
     )
     code = {run.arm: run.plan.version for run in case.runs if run.plan is not None and run.plan.version is not None}
     headline = add_code_note(record.headline, [code[arm] for arm in rules.arms if arm in code])
@@ -94,19 +98,33 @@ def may_differ_in_time(case: CaseRuns) -> bool:
 
 
 def bits_differ(case: CaseRuns) -> bool:
-    """Return whether both arms ended well and differ in a loss, a norm or a final array."""
+    """Return whether both arms ended well and differ in a loss, a norm or a final array.
+
+    False for one executable on equal data, whose function is known.
+    """
     record = compare_case(case)
-    if record.has_died or record.aa or _is_one_executable(case, record):
+    if record.has_died or record.aa or (_is_one_executable(case, record) and not data_may_differ(case)):
         return False
     bits = next((floor.holds for floor in record.floors if floor.name == "same bits"), None)
     return bits is False or any(parity.different for parity in record.parities)
 
 
-def _is_one_executable(case: CaseRuns, record: ComparisonRecord) -> bool:
-    baseline, candidate = (
+def data_may_differ(case: CaseRuns) -> bool:
+    """Return whether the digests of the arms' batches differ, or are unknown, in runs that may share no start."""
+    data = find_data(_arms_of(case), None)
+    started = any(run.plan is not None and run.plan.start is not None for run in case.runs)
+    return data.kind != "equal" if data is not None else not started
+
+
+def _arms_of(case: CaseRuns) -> Arms:
+    left, right = (
         ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in _sides(case, _rules_of(case))
     )
-    return run_one_executable((baseline, candidate), list(record.floors))
+    return left, right
+
+
+def _is_one_executable(case: CaseRuns, record: ComparisonRecord) -> bool:
+    return run_one_executable(_arms_of(case), list(record.floors))
 
 
 def case_id(case: CaseRuns) -> str:

@@ -10,6 +10,7 @@ from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, Arms, curves_of, know_waits, numbered, summarise, times_of
 from tasks.diff.comparability import find_findings
 from tasks.diff.cover_change import add_function, change_row
+from tasks.diff.data_rows import data_row, decide_by_data, find_data
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.decide_by_function import decide_loss, excuse_rounding, rounding_row
 from tasks.diff.decide_curves import CurveContext, decide_value, decide_values
@@ -30,6 +31,7 @@ from tasks.metrics.merged_steps import cpu_seconds
 from tasks.metrics.result_metrics import (
     CHANGE,
     CHECKPOINTS,
+    DATA,
     END,
     EVALUATION,
     FINAL_STATE,
@@ -54,6 +56,7 @@ from tasks.records import (
     RunRecord,
     Verdict,
 )
+from tasks.records.data import DataComparison
 from tasks.records.text import MEGA, show_number
 from tasks.verify.saves import lives_of
 
@@ -86,12 +89,14 @@ def diff(
     turns: ProgramTimes | None = None,
     function: FunctionComparison | None = None,
     coverage: ChangeCoverage | None = None,
+    data: DataComparison | None = None,
 ) -> ComparisonRecord:
     """Compare the runs of two arms by the given rules.
 
     `aa`: the arms should be equal; `circumstances`: further inputs for judging noise; `checkpoints`: the comparison of
     both arms' checkpoints of one step; `program`: the comparison of the recorded training steps; `turns`: their times;
-    `function`: whether they compute one function; `coverage`: which lines of the change the runs executed.
+    `function`: whether they compute one function; `data`: the batches of both recorded steps; `coverage`: which lines
+    of the change the runs executed.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     left, right = arms = number_alike((left, right))
@@ -111,6 +116,8 @@ def diff(
         rounding=rounding_band(arms, rules),
     )  # fmt: skip
     loss = decide_loss(parity, decide_value(parity, judged), function)
+    batches = find_data(arms, data)
+    loss = decide_by_data(loss, batches, data)
     # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
     equal = proved or (parity.parity.steps >= MIN_STEPS and parity.parity.first is None and not parity.varies)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
@@ -132,7 +139,10 @@ def diff(
         time_row = judge_beyond_program(time_row, program_row, _name_obstacle(arms, turns))
         cpu_row = cpu_row and judge_beyond_program(cpu_row, program_row)
     evaluated = decide_values(evaluations, judged.model_copy(update={"proved": equal}))
-    evaluated, values = (excuse_rounding(one, loss, function) for one in (evaluated, decide_values(others, judged)))
+    evaluated, values = (
+        one and decide_by_data(one, batches, data)
+        for one in (excuse_rounding(one, loss, function) for one in (evaluated, decide_values(others, judged)))
+    )
     if function is not None and function.answer == "same":
         coverage = add_function(coverage, function)
     built = {
@@ -146,6 +156,7 @@ def diff(
         FIRST_CALL.name: None,  # the losses of the runs tell
         EVALUATION.name: evaluation_row(arms, evaluations, evaluated),
         VALUES.name: values_row(arms, others, values),
+        DATA.name: data_row(arms, batches, data, frozenset(rules.declared)),
         ROUNDING.name: rounding_row(arms, function),
         FINAL_STATE.name: final_state_row(arms, parity),
         CHECKPOINTS.name: checkpoint_row(arms, checkpoints, floors, loss=parity),
@@ -185,6 +196,7 @@ def diff(
         turns=turns,
         function=function,
         coverage=coverage,
+        data=data,
     )
 
 

@@ -14,6 +14,7 @@ from tasks.diff.arms import Arms
 from tasks.diff.metric_rows import make_row
 from tasks.metrics.result_metrics import CHANGE
 from tasks.records import (
+    ComparisonRecord,
     Decision,
     FunctionComparison,
     LoopRecord,
@@ -23,11 +24,12 @@ from tasks.records import (
     RunPlan,
     RunRecord,
 )
-from tasks.records.change import ChangeCoverage, ChangedCode, ChangedStatement, RanLines, UnseenLines
+from tasks.records.change import ChangeCoverage, ChangedCode, ChangedStatement, ListedLine, RanLines, UnseenLines
 from tasks.records.text import counted
 from tasks.resolve.changed_code import changed_between, find_readers
 
 SHOWN = 3  # places in a sentence
+LISTED = 200  # statements on the page
 MANY = 5_000  # changed lines of which only the numbers are told
 
 type Both[T] = tuple[T, T]
@@ -59,6 +61,10 @@ def cover_lines(
     lines = sum(one.count for one in unseen)
     facts["ran"] = facts["lines"] - lines
     places = tuple(_join(unseen)) if facts["lines"] <= MANY else ()
+    listed = tuple(
+        ListedLine(side=one.side, file=one.file, line=one.first, text=one.text, ran=one not in unseen)
+        for one in counted_ones[:LISTED]
+    )
     gaps, doubts = [], []
     taken = [one for one in counted_ones if one not in unseen and not _only_guards(one, unseen, ran)]
     if not taken and not other_runs:
@@ -68,8 +74,9 @@ def cover_lines(
         did_not = f"{counted(lines, 'changed line')} did not run" if lines else "changed files were not read"
         doubts.append(f"{did_not} ({_list(places, [] if settings_differ else others)})")
     doubts += _one_sided(counted_ones, ran)
+    doubts += [f"which entries of {_place(one)} were used is not known" for one in counted_ones if one.entries > 1][:1]
     doubts += [changed.unread] if changed.unread else []
-    return ChangeCoverage(**facts, unseen=places, gaps=tuple(gaps), doubts=tuple(doubts))
+    return ChangeCoverage(**facts, unseen=places, listed=listed, gaps=tuple(gaps), doubts=tuple(doubts))
 
 
 def cover_programs(
@@ -77,16 +84,26 @@ def cover_programs(
     observations: Both[Observation],
     ran: Both[RanLines],
     function: FunctionComparison | None,
+    wanted: int,
 ) -> ChangeCoverage | None:
     """Return what two recorded steps cover of the change between their arms; None if there is nothing to tell.
 
     observations, ran: of the processes that recorded the steps. function: of both steps in float64; None: not tried.
+    wanted: number of calls of the step that should be recorded.
     """
     found = cover_lines_of(plans, ran)
+    is_equal_code = found == ChangeCoverage()
+    short = () if is_equal_code else tuple(_name_short_recordings(observations, wanted))
     if function is not None:
-        return add_function(found, function)
-    gaps = tuple(cover_loop(observations))
-    return _add(found, gaps, ())
+        return add_function(_add(found, (), short), function)
+    return _add(found, () if is_equal_code else tuple(cover_loop(observations)), short)
+
+
+def _name_short_recordings(observations: Both[Observation], wanted: int) -> Iterator[str]:
+    for one in observations:
+        if one.loop is not None and one.loop.calls < wanted:
+            why = f" ({one.notes[0]})" if one.notes else ""
+            yield f"of {one.arm}, {counted(one.loop.calls, 'step')} of {wanted} were recorded{why}"
 
 
 def add_function(coverage: ChangeCoverage | None, function: FunctionComparison) -> ChangeCoverage | None:
@@ -149,6 +166,16 @@ def cover_lines_of(plans: Both[RunPlan], ran: Both[RanLines]) -> ChangeCoverage 
 
 def _settings(plan: RunPlan) -> dict[str, Any]:
     return {key: value for key, value in plan.config.items() if key != "run_name"}
+
+
+def is_uncovered(record: ComparisonRecord) -> bool:
+    """Return whether a verdict is unknown because the change, or what writes the state, was not covered."""
+    return record.verdict == "unknown" and record.coverage is not None and bool(record.coverage.gaps)
+
+
+def suggest_case(coverage: ChangeCoverage | None) -> str:
+    """Return a case that ran the changed lines that did not run here; empty if none is known."""
+    return next((one.case for one in coverage.unseen if one.case), "") if coverage is not None else ""
 
 
 def change_row(arms: Arms, coverage: ChangeCoverage | None) -> MetricDiff | None:
@@ -258,6 +285,10 @@ def _one_sided(statements: Sequence[ChangedStatement], ran: Both[RanLines]) -> I
     if found:
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         yield f"{', '.join(found[:SHOWN])}{more}"
+
+
+def _place(one: ChangedStatement) -> str:
+    return f"{one.file}:{one.first}"
 
 
 def _only_guards(one: ChangedStatement, unseen: Sequence[ChangedStatement], ran: Both[RanLines]) -> bool:

@@ -12,6 +12,7 @@ from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
 from tasks.diff.compare_runs import conclude
 from tasks.diff.cover_change import change_row
+from tasks.diff.data_rows import data_row, find_data
 from tasks.diff.decide import ONE_PROGRAM
 from tasks.diff.decide_by_function import rounding_row
 from tasks.diff.floors import floor_of_function, has_same_program, run_one_executable
@@ -38,6 +39,7 @@ from tasks.records import (
     RunRecord,
     Verdict,
 )
+from tasks.records.data import DataComparison
 from tasks.records.text import counted
 
 # what no experiment tries, and the questions of --only, with the words for each if it was not asked
@@ -57,6 +59,7 @@ class Experiments(Frozen):
     turns: ProgramTimes | None = None
     function: FunctionComparison | None = None
     coverage: ChangeCoverage | None = None
+    data: DataComparison | None = None
 
 
 def compare_by_experiments(found: Experiments) -> ComparisonRecord:
@@ -86,6 +89,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         rows += [row for row in (_function_row(arms, found.function), rounding_row(arms, found.function)) if row]
     rows += [row] if (row := _first_call_row(arms, found)) else []
     rows += [row] if (row := change_row(arms, found.coverage)) else []
+    rows += [row] if (row := data_row(arms, find_data(arms, found.data), found.data, frozenset(rules.declared))) else []
     verdict, headline = conclude(arms, findings, rows, floors)
     *left_out, last = [*(words for name, words in QUESTIONS.items() if name not in found.asked), *NEVER_TRIED]
     not_tried = f"nothing was trained: {', '.join(left_out)} and {last} were not tried"
@@ -107,6 +111,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         turns=found.turns,
         function=found.function,
         coverage=found.coverage,
+        data=found.data,
         trained=False,
         asked=tuple(name for name in QUESTIONS if name in found.asked),
         not_tried=not_tried,

@@ -6,6 +6,7 @@ from tasks.metrics.program_metrics import STEP_PROGRAM_METRICS
 from tasks.metrics.result_metrics import (
     CHANGE,
     CHECKPOINTS,
+    DATA,
     END,
     EVALUATION,
     FINAL_STATE,
@@ -18,7 +19,8 @@ from tasks.metrics.result_metrics import (
 from tasks.metrics.time_metrics import TIME_METRICS
 
 METRICS = (
-    END, *MAXVIEW_METRICS, *TIME_METRICS, LOSS, FUNCTION, CHANGE, FIRST_CALL, EVALUATION, VALUES, ROUNDING, FINAL_STATE,
+    END, *MAXVIEW_METRICS, *TIME_METRICS, DATA, LOSS, FUNCTION, CHANGE, FIRST_CALL, EVALUATION, VALUES, ROUNDING,
+    FINAL_STATE,
     *STEP_PROGRAM_METRICS, *MEMORY_METRICS, CHECKPOINTS,
 )  # fmt: skip
 BISECTED_TITLES = {metric.name: metric.title for metric in METRICS if metric.bisected}  # id → title

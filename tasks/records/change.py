@@ -18,6 +18,7 @@ class ChangedStatement(Frozen):
     count: int = 1  # of its lines that differ, at least 1
     kind: StatementKind  # function, class: its header; definition, import: runs when its module is imported
     function: str = ""  # qualified name of the function or class that contains it, or whose header it is
+    entries: int = 0  # of the mapping that a definition makes
     names: tuple[str, ...] = ()  # names that a definition or import binds
     guard: int = 0  # line of the innermost condition or loop around it, in its function; 0: none
     lambdas: tuple[int, ...] = ()  # changed lines on which lambdas begin
@@ -57,6 +58,16 @@ class UnseenLines(Frozen):
     case: str = ""  # a case that ran the function lately; empty: none is known
 
 
+class ListedLine(Frozen):
+    """A changed statement as the page lists it."""
+
+    side: Side
+    file: str
+    line: int
+    text: str
+    ran: bool
+
+
 class ChangeCoverage(Frozen):
     """What of a change a comparison covered, and what it did not. Sentences begin with a small letter."""
 
@@ -64,6 +75,7 @@ class ChangeCoverage(Frozen):
     files: int = 0  # files with such lines
     ran: int = 0  # of the lines
     unseen: tuple[UnseenLines, ...] = ()
+    listed: tuple[ListedLine, ...] = ()  # the first ones
     unknown: str = ""  # why the lines that ran are not known
     gaps: tuple[str, ...] = ()  # why "same" cannot be said: each alone makes the word *unknown*
     doubts: tuple[str, ...] = ()  # why "same" is likely and not sure

@@ -13,6 +13,7 @@ from tasks.records.change import ChangeCoverage
 from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
 from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.compiled import ProgramComparison
+from tasks.records.data import DataComparison
 from tasks.records.explanation import Explanation
 from tasks.records.function import FunctionComparison
 from tasks.records.log_reading import Coverage, Environment, Stall
@@ -203,6 +204,7 @@ class ComparisonRecord(Frozen):
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
     function: FunctionComparison | None = None  # both steps in float64; None if not tried
     coverage: ChangeCoverage | None = None  # what of the change was covered; None: the arms are no two checkouts
+    data: DataComparison | None = None  # the batches of both recorded steps; None: not tried
     explanation: Explanation | None = None  # causes of the difference; None if not examined
 
     _older = model_validator(mode="before")(read_older_command)

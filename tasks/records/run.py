@@ -51,6 +51,8 @@ class RunRecord(Frozen):
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
     compiles: tuple[StepCompile, ...] = ()  # of the training step, from files that JAX wrote
     ran: RanLines | None = None  # lines of the trainer's checkout that it executed; None: without a checkout
+    # parameters with equal bits in its first and last verified checkpoint, if it reports no digests; None: not compared
+    frozen: tuple[str, ...] | None = None
     host_peak_b: int | None = None  # largest resident memory of one of its processes, by our supervisor; None: unknown
     facts: RunFacts | None = None  # None in records of older versions; see `tasks.metrics.compute_facts`
 

@@ -8,6 +8,7 @@ from rich.markup import escape
 
 MAX_DECIMALS = 6  # of a percentage
 GIGA, MEGA = 1e9, 1e6
+_PLACE = re.compile(r"[\w./-]+\.\w+:\d+")  # a source file and a line
 # Colour codes are removed. Other escape sequences are shown as text, because they could hide output.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -53,11 +54,15 @@ def visible_lines(text: str, keep: int = 2_000) -> str:
 
 
 def shorten(text: str, keep: int) -> str:
-    """Return the text; if longer than `keep` characters, a note replaces its middle."""
+    """Return the text; if longer than `keep` characters, a note replaces its middle, with the first place in it."""
     if len(text) <= keep:
         return text
     tail = keep // 4
-    return f"{text[: keep - tail]} … [{len(text) - keep:,} characters left out] … {text[-tail:]}"
+    # file and line: a reader looks for nothing else
+    cut = (one[0] for one in _PLACE.finditer(text) if keep - tail < one.end() and one.start() < len(text) - tail)
+    place = next(cut, "")
+    at = f": {place}" if place else ""
+    return f"{text[: keep - tail]} … [{len(text) - keep:,} characters left out{at}] … {text[-tail:]}"
 
 
 def show_interval(estimate: float, low: float, high: float, limit: float = inf) -> str:

@@ -158,10 +158,11 @@ def list_statements(text: str, file: str, side: Side) -> Iterator[_Statement]:
                 names = list(_bound_names(node)) if kind != "code" else []
                 lambdas = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Lambda)]
                 last = node.end_lineno or node.lineno
-                yield _Statement(
-                    fingerprint=f"{path}|{ast.dump(node)}",
-                    place=place(kind, _enclosing(function), node.lineno, last, names, lambdas, guard),
-                )
+                found = place(kind, _enclosing(function), node.lineno, last, names, lambdas, guard)
+                value = getattr(node, "value", None)
+                if kind == "definition" and isinstance(value, ast.Dict):
+                    found = found.model_copy(update={"entries": len(value.keys)})
+                yield _Statement(fingerprint=f"{path}|{ast.dump(node)}", place=found)
                 continue
             last = next((block[0].lineno - 1 for _, block in blocks if block), node.lineno)
             yield _Statement(

@@ -162,11 +162,22 @@ class Sweep:
             "a batch of zeros": np.zeros_like,
             "a batch with its last row only": _keep_last_row,
         }
+        if tokens := self._tokens(data):
+            changes[f"a batch of {tokens:,} different tokens"] = lambda value: (
+                np.resize(np.arange(tokens), value.shape).astype(value.dtype)
+                if np.issubdtype(value.dtype, np.integer) else value
+            )  # fmt: skip
         for name, change in changes.items():
             given = list(self.first)
             for n in data:
                 given[n] = change(given[n])
             yield name, given
+
+    def _tokens(self, data: Sequence[int]) -> int:
+        """Return the size of the vocabulary: the smallest length of an axis of the weights above all tokens; else 0."""
+        largest = max((int(self.first[n].max()) for n in data if not self.step.inputs[n].is_float), default=0)
+        lengths = {length for n in self._chosen("parameter") for length in self.step.inputs[n].shape}
+        return min((length for length in lengths if length > largest > 1), default=0)
 
     def _broken(self) -> Arrays:
         given = list(self.first)

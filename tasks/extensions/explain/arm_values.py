@@ -151,16 +151,15 @@ class Divergence:
 
     arm: ArmValues
     other: ArmValues
-    known: frozenset[str] = field(
-        init=False
-    )  # values of the other arm, with those of its layers if only it stacks them
+    # values of the other arm, and of the layers that only the other arm stacks
+    known: frozenset[str] = field(init=False)
     # rows that the other arm lacks, and that change a result of the step: a sum in another order has other parts, too
     divergent: frozenset[int] = field(init=False)
     own_draws: OwnDraws = field(init=False)
     # divergent rows that lead to an equal loss: the arm computes it in another way, such as in parts of the batch
     proved: frozenset[int] = field(init=False)
-    # the rows where differences begin: divergent rows whose inputs are proved, or the other arm has them too, and random
-    # draws with keys that only this arm has
+    # the rows where differences begin: divergent rows whose inputs are proved or in the other arm too, and random draws
+    # with keys that only this arm has
     frontier: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -196,10 +195,6 @@ class Divergence:
         if n in self.own_draws.keys or n in self.own_draws.derived:
             return n in self.own_draws.keys  # the rows that compute such a key do not count
         return n not in self.proved and all(map(self._common, self.arm.rows[n].origins))
-
-    def _has_argument(self, n: int) -> bool:
-        layers = self.arm.step.stacked[n] if self.arm.step.stacked else ()
-        return self.other.has(self.arm.step.arguments[n], layers)
 
     def _is_known(self, value: str, shape: str, layers: Layers) -> bool:
         """Whether the other arm has a value, or writes out the layers that are stacked in it."""

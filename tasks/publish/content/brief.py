@@ -18,6 +18,7 @@ from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import find_deciding_row
 from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
+from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import FUNCTION, LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
@@ -35,7 +36,7 @@ from tasks.publish.content.verdict_words import (
     tell_outcome,
     threshold_text,
 )
-from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, NextStep, Verdict
+from tasks.records import ArmSummary, ComparisonRecord, Explanation, MetricDiff, NextStep, Verdict
 from tasks.records.function import show_relative
 from tasks.records.text import shorten, show_share, visible
 
@@ -290,6 +291,8 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if explained is not None and explained.root is not None and tell_function(record):
         settings = (finding.message for finding in record.findings if finding.kind == "config")
         return visible(explained.commit_of_root or next(settings, ""))
+    if explained is not None and (cost := tell_cost(record, explained)):
+        return visible(cost)
     if explained is not None and (headline := headline_of(explained) or explained.headline):
         return visible(headline)
     if record.programs is not None and record.programs.differences:
@@ -305,6 +308,20 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
         return visible(row.reason)
     programs = [floor.evidence for floor in record.floors if floor.name == "same program" and floor.holds is False]
     return first_clauses(visible(programs[0] if programs and row.verdict == "unknown" else row.reason))
+
+
+def tell_cost(record: ComparisonRecord, explained: Explanation) -> str:
+    """Return where the memory and the time differ, if these are what is better or worse; else empty."""
+    differ = {row.metric for row in record.rows if row.verdict in ("regressed", "improved") and not row.allowed}
+    if record.function is not None and record.function.answer == "another":
+        return ""
+    rows = explained.memory.buffers if explained.memory is not None and MEMORY.name in differ else ()
+    more = [f"{(row.candidate_bytes - row.baseline_bytes) / 2**20:+,.2f} MiB of {row.what}" for row in rows[:1]]
+    more = [f"{text} at {row.line.place}" if row.line else text for text, row in zip(more, rows, strict=False)]
+    times = explained.time.differences if explained.time is not None and differ & set(PER_STEP) else ()
+    more += [row.sentence for row in times[:1] if row.sure]
+    touched = [f"{line.commit}: {line.place}" for line in explained.lines[:1] if more]
+    return "; ".join([*touched, *more][:2])
 
 
 def _agree(strips: Sequence[Strip], row: MetricDiff) -> bool:

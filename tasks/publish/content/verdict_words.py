@@ -10,7 +10,7 @@ from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_rows import ABSENT, DIED, NOT_JUDGED
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.memory_metrics import MEMORY_METRICS
-from tasks.metrics.result_metrics import EVALUATION, FINAL_STATE, FIRST_CALL, FUNCTION, LOSS, ROUNDING, VALUES
+from tasks.metrics.result_metrics import DATA, EVALUATION, FINAL_STATE, FIRST_CALL, FUNCTION, LOSS, ROUNDING, VALUES
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
 from tasks.publish.content.row_values import show_percent
@@ -87,7 +87,8 @@ FAMILIES: dict[str, frozenset[str]] = {
         {"tflops_per_device", "tokens_per_s", "avg_step_time_s", *(metric.name for metric in TIME_METRICS)} - RUN_TIMES
     ),
     "Numerics": frozenset(
-        metric.name for metric in (FINAL_LOSS, LOSS, FUNCTION, FIRST_CALL, EVALUATION, VALUES, ROUNDING, FINAL_STATE)
+        metric.name
+        for metric in (DATA, FINAL_LOSS, LOSS, FUNCTION, FIRST_CALL, EVALUATION, VALUES, ROUNDING, FINAL_STATE)
     ),
     "Memory": frozenset({"memory_percent", "program_memory_gb", *(metric.name for metric in MEMORY_METRICS)}),
 }

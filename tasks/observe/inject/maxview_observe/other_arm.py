@@ -74,9 +74,13 @@ class Replacement:
 
         Removes the used arrays from `theirs`.
         """
-        rest = {there: NamedShape(*there, stored[name].shape) for there, name in theirs.items() if there[0] in SIMILAR}
+        rest = {
+            there: NamedShape(there[0], there[1], stored[name].shape)
+            for there, name in theirs.items()
+            if there[0] in SIMILAR
+        }
         own = {
-            n: NamedShape(*meaning, bits.to_bits(self.leaves[n]).shape)
+            n: NamedShape(meaning[0], meaning[1], bits.to_bits(self.leaves[n]).shape)
             for n, meaning in enumerate(meanings)
             if partners[n] is None and meaning[0] in SIMILAR and bits.is_in_process(self.leaves[n])
         }

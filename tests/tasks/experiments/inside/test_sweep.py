@@ -57,7 +57,9 @@ def record(step: Any, folder: Path) -> str:
     folder.mkdir()
     keys = jax.random.split(jax.random.key(0), 3)
     shapes = {"embed": (32, 8), "w": (8, 16), "out": (16, 32)}
-    params = {name: 0.3 * jax.random.normal(key, shapes[name], jnp.float32) for name, key in zip(shapes, keys, strict=True)}
+    params = {
+        name: 0.3 * jax.random.normal(key, shapes[name], jnp.float32) for name, key in zip(shapes, keys, strict=True)
+    }
     state = {"params": params, "opt_state": {"mu": jax.tree.map(jnp.zeros_like, params)}, "step": jnp.int32(0)}
     tokens = jax.random.randint(jax.random.key(1), (4, 9), 0, 32, jnp.int32)
     batch = {"inputs": tokens[:, :-1], "targets": tokens[:, 1:]}

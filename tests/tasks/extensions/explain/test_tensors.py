@@ -260,7 +260,7 @@ in_parts.defvjp(parts_forward, parts_backward)
 def loss_of("""),
     ('    logits = norm(x) @ params["head"]\n', ""),
     ("    scale = 0.5  # line: scale\n", ""),
-    ('return jnp.mean((logits * scale - batch["y"]) ** 2)', 'return in_parts(x, batch["y"], params["head"])  # line: parts'),
+    ('jnp.mean((logits * scale - batch["y"]) ** 2)', 'in_parts(x, batch["y"], params["head"])  # line: parts'),
 )  # fmt: skip
 
 
