@@ -20,7 +20,7 @@ OUTSIDE = INSIDE | {NARROW}
 EQUAL = frozenset({SAME, NARROW, LIKELY})
 
 FUNCTION = "compare planted --only function"
-TRAINED = "compare planted --repeats 1 --interleave off"
+TRAINED = "compare trained --repeats 1 --interleave 10s"
 TWICE = "compare planted --repeats 2 --interleave off"
 API = "compare linen-vs-nnx --repeats 2"
 
