@@ -98,15 +98,17 @@ def may_differ_in_time(case: CaseRuns) -> bool:
 
 
 def bits_differ(case: CaseRuns) -> bool:
-    """Return whether both arms ended well and differ in a loss, a norm or a final array.
+    """Return whether both arms ended well, and their programs or a loss, a norm or a final array differ.
 
-    False for one executable on equal data, whose function is known.
+    Two programs with equal bits may differ at states that no run reached. False for one executable on equal data, whose
+    function is known.
     """
     record = compare_case(case)
     if record.has_died or record.aa or (_is_one_executable(case, record) and not data_may_differ(case)):
         return False
-    bits = next((floor.holds for floor in record.floors if floor.name == "same bits"), None)
-    return bits is False or any(parity.different for parity in record.parities)
+    holds = {floor.name: floor.holds for floor in record.floors}
+    differ = holds.get("same bits") is False or holds.get("same program") is False
+    return differ or any(parity.different for parity in record.parities)
 
 
 def data_may_differ(case: CaseRuns) -> bool:

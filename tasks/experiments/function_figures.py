@@ -20,6 +20,8 @@ from tasks.records.text import counted
 
 SAME = 1e-12  # largest relative difference of equal functions in float64; measured up to 3e-15 after three steps
 NOISE = 100.0  # times the effect of a last bit of the weights, at a state that no run reached
+NEAR = ("counter", "a batch")  # states with a run's own weights
+FAR = 1e-6  # limit at other weights: a softmax of logits of 1e4 loses as many digits in equal functions
 TIES = ("weights × 0",)  # states in which functions with equal gradients almost everywhere may differ
 SHOWN_PLACES, MAX_CODE = 3, 80
 SMALL = 1e-7  # smaller differences usually come from one constant in a narrow type
@@ -99,15 +101,16 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
 def find_swept_gaps(state: Mapping[str, Any]) -> list[ResultGap]:
     """Return the differences at a state that no run reached, beyond rounding, the largest first.
 
-    Far from a run's states rounding grows: the limit is SAME and NOISE times the effect of a last bit of the weights.
+    Far from a run's weights rounding grows: the limit is FAR there, SAME at a run's own weights, and NOISE times the
+    effect of a last bit of the weights.
     """
-    rows = state["results"]
+    rows, near = state["results"], state["state"].startswith(NEAR)
     floats = [row for row in rows if "finite" in row]
     found = []
     for row, size in zip(floats, sizes_of(floats), strict=True):
         if row["finite"][0] != row["finite"][1]:
             found.append(_gap(state, row, inf))
-        elif row["float64"] > (SAME * size + NOISE * row.get("noise", 0.0)):
+        elif row["float64"] > (SAME if near else FAR) * size + NOISE * row.get("noise", 0.0):
             found.append(_gap(state, row, row["float64"] / size))
     found += [
         _gap(state, row, 1.0) for row in rows if "finite" not in row and row["as_run"] and not row.get("noise", 0.0)
