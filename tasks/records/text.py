@@ -8,7 +8,8 @@ from rich.markup import escape
 
 MAX_DECIMALS = 6  # of a percentage
 GIGA, MEGA = 1e9, 1e6
-_PLACE = re.compile(r"[\w./-]+\.\w+:\d+")  # a source file and a line
+_PLACE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.\w{1,5}:\d{1,7}")  # a source file and a line
+_SEARCHED = 20_000  # characters of a long text that are searched for a place
 # Colour codes are removed. Other escape sequences are shown as text, because they could hide output.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -59,7 +60,7 @@ def shorten(text: str, keep: int) -> str:
         return text
     tail = keep // 4
     # file and line: a reader looks for nothing else
-    cut = (one[0] for one in _PLACE.finditer(text) if keep - tail < one.end() and one.start() < len(text) - tail)
+    cut = (one[0] for one in _PLACE.finditer(text, 0, _SEARCHED) if keep - tail < one.end() and one.start() < len(text) - tail)
     place = next(cut, "")
     at = f": {place}" if place else ""
     return f"{text[: keep - tail]} … [{len(text) - keep:,} characters left out{at}] … {text[-tail:]}"
