@@ -95,7 +95,7 @@ def test_the_two_commands_are_in_the_readme() -> None:
 
 def test_real_output_is_in_the_first_thirty_lines() -> None:
     first = "\n".join(README.splitlines()[:30])
-    assert "= SAME" in first
+    assert "01_base · linen" in first
     assert "✓ same program" in first
 
 

@@ -6,7 +6,7 @@ from configs.verdict_rules import Tolerance
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.decide import show_percentage, show_threshold
 from tasks.diff.decide_noisy import show_runs
-from tasks.diff.metric_rows import make_row, missing_decision
+from tasks.diff.metric_rows import make_row, missing_decision, not_judged
 from tasks.metrics.memory_metrics import DEVICE_GROWTH, DEVICE_PEAK, HOST_GROWTH, HOST_PEAK
 from tasks.metrics.metric import Metric
 from tasks.records import Decision, Measured, MetricDiff, Verdict
@@ -54,7 +54,10 @@ def _cell(metric: Metric, arm: ArmRuns) -> Measured:
 
 
 def decide_peak(cells: tuple[Measured, Measured], tolerance: Tolerance, noise: float) -> Decision:
-    """Decide two peaks in GiB. noise: what equal runs may differ by, in GiB, where the tolerance is smaller."""
+    """Decide two peaks in GiB. noise: what equal runs may differ by, in GiB, where the tolerance is smaller.
+
+    With `noise`, of a host, a difference is only shown: the peak contains the compiler, which a cached program spares.
+    """
     left, right = (cell.value or 0.0 for cell in cells)
     allowed = max((tolerance.relative or 0.0) * left, tolerance.absolute or 0.0)
     limit, text, why = allowed, show_threshold(tolerance), tolerance.why
@@ -63,6 +66,8 @@ def decide_peak(cells: tuple[Measured, Measured], tolerance: Tolerance, noise: f
     verdict = _word(right - left, limit)
     shown = show_percentage(left, right) if left else f"{right - left:+.3f} GiB"
     reason = f"within {text}: {why}" if verdict == "same" else f"differs by {shown}, allowed is {text} ({why})"
+    if noise and verdict != "same":
+        return not_judged(f"{reason}; a compile that one run read from its cache explains as much")
     return Decision(verdict=verdict, reason=reason, threshold=limit, threshold_text=text)
 
 

@@ -60,7 +60,11 @@ def shorten(text: str, keep: int) -> str:
         return text
     tail = keep // 4
     # file and line: a reader looks for nothing else
-    cut = (one[0] for one in _PLACE.finditer(text, 0, _SEARCHED) if keep - tail < one.end() and one.start() < len(text) - tail)
+    cut = (
+        one[0]
+        for one in _PLACE.finditer(text, 0, _SEARCHED)
+        if keep - tail < one.end() and one.start() < len(text) - tail
+    )
     place = next(cut, "")
     at = f": {place}" if place else ""
     return f"{text[: keep - tail]} … [{len(text) - keep:,} characters left out{at}] … {text[-tail:]}"
