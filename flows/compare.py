@@ -277,7 +277,7 @@ def compare_functions_of(request: Request, runs: CaseRuns, store: Store) -> Func
     """
     if not wants_explanation(runs.comparison) or not bits_differ(runs):
         return None
-    EVENTS.put(Explaining(runs.case, f"the bits differ: is it rounding? {COST}"))
+    EVENTS.put(Explaining(runs.case, f"the programs or their bits differ: do they compute one function? {COST}"))
     try:
         with slice_of(runs.target):
             found: FunctionComparison = compare_functions_step(request, runs, store)

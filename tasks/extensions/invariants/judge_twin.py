@@ -72,12 +72,20 @@ def _say_unread(unread: Mapping[str, str]) -> str:
 
 
 def _judge_exact(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult:
-    """Return the answer of a resumed run: every argument of its first step is equal bit for bit, or not."""
+    """Return the answer of a resumed run: every argument of its first step is equal bit for bit, or not.
+
+    If the processes lower two programs, these decide, too: both are evaluated from equal arguments.
+    """
     rows, lost = measured["states"][0]["results"], measured.get("unmatched", ())
     seconds = measured.get("seconds", 0.0)
     different = sorted((row for row in rows if row["different"]), key=lambda row: ORDER.index(_kind_of(row)))
     if not different and not lost:
         text = f"{len(rows)} arguments of the next step are equal in every bit"
+        if (programs := measured.get("programs")) is not None:
+            found = judge_twin(twin, case, programs)
+            sentence = f"{text}; the resumed process lowers another program: {found.sentence}"
+            return found.model_copy(update={"sentence": sentence})
+        text += ", and so is the program"
         return answer(twin, case, "same", text, results=len(rows), gap=0.0, seconds=seconds)
     names = [f"{row['role']} {row['meaning']}" for row in different] + list(lost)
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""

@@ -159,3 +159,20 @@ def test_a_twin_that_broke_is_bisected_from_the_commit_at_which_it_held() -> Non
     assert bisect_words(left, breaks) == f"{words} --set scan_layers=true"  # this side's results are other ones now
     resumed = broken.model_copy(update={"results": (result.model_copy(update={"settings": ((), None)}),)})
     assert not bisect_words(resumed, breaks)  # no setting of a step repeats it
+
+
+def test_a_resumed_process_with_another_program_is_judged_by_its_function() -> None:
+    """Its arguments are equal in every bit; a rule that it read from the checkpoint is a constant of its program."""
+    exact = {"role": "parameter", "meaning": "w", "size": 8, "type": "f32", "norm": None, "different": 0}
+    measured: dict[str, Any] = {"states": [{"state": "resumed", "results": [exact]}], "exact": True}
+    assert judge_twin(TWIN, "14_resume", measured).answer == "same"
+    for factor, word in ((1.0, "same"), (0.5, "another")):
+        results = [row("parameter", "w", factor=factor), row("metric", "loss")]
+        found = judge_twin(
+            TWIN, "14_resume", measured | {"programs": {"states": [{"state": "step 0", "results": results}]}}
+        )
+        assert found.answer == word
+        assert "lowers another program" in found.sentence
+    moved = exact | {"different": 2}
+    found = judge_twin(TWIN, "14_resume", measured | {"states": [{"state": "resumed", "results": [moved]}]})
+    assert found.answer == "another"
