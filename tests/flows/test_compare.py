@@ -152,8 +152,11 @@ def test_killed_flows_and_trainers_resume(
 
     holding.go.touch()
     again = maxview(*words, "--json", **holding.at("-nnx-", 51))
-    assert again.returncode == 0, again.stderr
     (comparison,) = json.loads(again.stdout)
+    # one run of each cannot tell whether two host loops take equal time on a processor
+    assert again.returncode == {"same": 0, "improved": 0, "regressed": 1, "unknown": 3}[comparison["verdict"]]
+    differ = {row["metric"] for row in comparison["rows"] if row["verdict"] not in ("same", "not judged")}
+    assert differ <= {"step_time_s", "step_cpu_time_s"}, again.stderr
     # the interrupted and the uninterrupted arm end with the same bits
     assert {floor["name"]: floor["holds"] for floor in comparison["floors"]}["same bits"] is True
     # linen continued from a checkpoint once, and its log is the log of the whole run
