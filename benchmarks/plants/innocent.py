@@ -20,7 +20,7 @@ from benchmarks.plants.ours import (
     TRAINER,
     from_call,
 )  # fmt: skip
-from benchmarks.plants.plant import EQUAL, FUNCTION, TRAINED, Edit, Plant, Rename
+from benchmarks.plants.plant import CALM, EQUAL, FUNCTION, Edit, Plant, Rename
 from benchmarks.plants.stranger import INNOCENT as OF_STRANGER
 
 ADAMW = """return optax.adamw(
@@ -189,14 +189,14 @@ INNOCENT = (
     innocent("rows of every batch but the first reversed", Edit(DATA, NEXT, from_call(2, REVERSED))),
     innocent(
         "rows of every batch but the first reversed, trained", Edit(DATA, NEXT, from_call(2, REVERSED)),
-        command=TRAINED,
+        command=CALM,
     ),
     innocent(
         "a comment, trained",
         Edit(
             OPTIMIZER, "    length = schedule_steps(config)\n", "    # in steps\n    length = schedule_steps(config)\n",
         ),
-        command=TRAINED,
+        command=CALM,
     ),
     *OF_STRANGER,
 )  # fmt: skip
