@@ -30,13 +30,16 @@ from flows.compare_steps import (
     repeat_step,
     resolve_step,
     scrape_step,
+    time_hosts_step,
     verify_step,
     watch_step,
 )
 from flows.publish_steps import comment_step, publish_case, summarise_step
 from tasks.diff.assemble_case import CaseSteps, assemble_case
-from tasks.diff.compare_case import CaseRuns, bits_differ, data_may_differ, may_differ_in_time
+from tasks.diff.compare_case import CaseRuns, bits_differ, data_may_differ, host_is_open, may_differ_in_time
+from tasks.diff.decide_noisy import chance_of
 from tasks.diff.repeat_rule import NextLook, Patience
+from tasks.experiments.host_loops import COST as HOST_COST
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
 from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation
 from tasks.experiments.same_function import COST
@@ -55,6 +58,7 @@ from tasks.records import (
     CheckpointProof,
     ComparisonRecord,
     FunctionComparison,
+    HostTimes,
     ProgramTimes,
     RunPlan,
     RunRecord,
@@ -163,6 +167,7 @@ def compare_cases(
             records = list(runs.runs)
             if have_programs(records, store) or plans_of(records) is None:
                 runs = runs.model_copy(update={"turns": time_programs_of(runs, store, jobs, interleave_s)})
+            runs = runs.model_copy(update={"host": time_hosts_of(runs, store, interleave_s)})
             runs = runs.model_copy(update={"function": compare_functions_of(request, runs, store)})
             if runs.function is not None and data_may_differ(runs):
                 runs = runs.model_copy(update={"data": compare_data_step(request, runs, store)})
@@ -255,6 +260,25 @@ def time_programs_of(runs: CaseRuns, store: Store, jobs: Jobs, limit_s: float | 
     except Exception as error:
         get_run_logger().exception("%s failed", interleave_step.name)
         EVENTS.put(Troubled(f"the programs of {runs.case} did not take turns: {type(error).__name__}: {error}"))
+        return None
+    return found
+
+
+def time_hosts_of(runs: CaseRuns, store: Store, limit_s: float | None) -> HostTimes | None:
+    """Time both host loops, if only the time of a step of one program is open; None if it is not, or not wanted.
+
+    A failure is reported, and the time stays open.
+    """
+    plans = any_plans_of(runs.runs)
+    if limit_s is None or plans is None or plans[0].backend != "local" or not host_is_open(runs):
+        return None
+    EVENTS.put(Explaining(runs.case, f"one program: do the host loops differ in time? {HOST_COST}"))
+    try:
+        with slice_of(plans[0].target):
+            found: HostTimes = time_hosts_step(plans, runs, chance_of(cases=runs.cases) / 2, store)
+    except Exception as error:
+        get_run_logger().exception("%s failed", time_hosts_step.name)
+        EVENTS.put(Troubled(f"the host loops of {runs.case} were not timed: {type(error).__name__}: {error}"))
         return None
     return found
 

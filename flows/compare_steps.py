@@ -22,6 +22,7 @@ from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next, add_next_of_experiments
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
+from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, record_arms
 from tasks.experiments.same_data import compare_recorded
@@ -40,6 +41,7 @@ from tasks.records import (
     CheckpointProof,
     ComparisonRecord,
     FunctionComparison,
+    HostTimes,
     ProgramExplanation,
     ProgramTimes,
     RunEnded,
@@ -189,6 +191,15 @@ def interleave_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, limits: Turn
     directory = store.comparison(runs.comparison, runs.case, case_id(runs))
     say = partial(_report, runs.case)
     found = interleave(plans, (plans[0].arm, plans[1].arm), Path(directory.path) / FOLDER, limits, say=say)
+    get_run_logger().info("%s", found.problem or found.wall)
+    return found
+
+
+@task(name="host loops", task_run_name="time the host loops of {runs.case}", cache_policy=NO_CACHE)
+def time_hosts_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, chance: float, store: Store) -> HostTimes:
+    """Time both plans' host loops without their program, in turn. Reuses the stored times of the same comparison."""
+    folder = Path(store.comparison(runs.comparison, runs.case, case_id(runs)).path) / FOLDER
+    found = time_host_loops(plans, folder, chance, say=partial(_report, runs.case))
     get_run_logger().info("%s", found.problem or found.wall)
     return found
 

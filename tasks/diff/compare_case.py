@@ -12,6 +12,7 @@ from tasks.diff.decide_noisy import chance_of
 from tasks.diff.floors import run_one_executable
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import (
     ChangeCoverage,
     CheckpointDifference,
@@ -19,6 +20,7 @@ from tasks.records import (
     Commit,
     ComparisonRecord,
     FunctionComparison,
+    HostTimes,
     ProgramExplanation,
     ProgramTimes,
     RunRecord,
@@ -39,6 +41,7 @@ class CaseRuns(Frozen):
     checkpoints: CheckpointDifference | None = None  # at the last step with a checkpoint in both first runs
     program: ProgramExplanation | None = None  # comparison of the lowered training steps; None if unknown
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
+    host: HostTimes | None = None  # both host loops without their program; None: not tried
     function: FunctionComparison | None = None  # whether the steps compute one function; None: not tried
     coverage: ChangeCoverage | None = None  # which lines of the change the runs executed; None: no two checkouts
     data: DataComparison | None = None  # the batches of both recorded steps; None: not tried
@@ -68,6 +71,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         checkpoints=case.checkpoints,
         program=case.program,
         turns=case.turns,
+        host=case.host,
         function=case.function,
         coverage=case.coverage,
         data=case.data,
@@ -95,6 +99,14 @@ def may_differ_in_time(case: CaseRuns) -> bool:
     """Return whether both arms ended well and their executables are not proved to be one."""
     record = compare_case(case)
     return not record.has_died and not _is_one_executable(case, record)
+
+
+def host_is_open(case: CaseRuns) -> bool:
+    """Return whether both arms ended well with one executable, and only the time of their steps is undecided."""
+    record = compare_case(case)
+    left = {row.metric for row in record.rows if row.verdict == "unknown"}
+    times = {STEP_TIME.name, CPU_TIME.name}
+    return not record.has_died and bool(left) and left <= times and _is_one_executable(case, record)
 
 
 def bits_differ(case: CaseRuns) -> bool:

@@ -16,6 +16,7 @@ from tasks.diff.decide_by_function import decide_loss, excuse_rounding, rounding
 from tasks.diff.decide_curves import CurveContext, decide_value, decide_values
 from tasks.diff.decide_noisy import NO_USE
 from tasks.diff.floors import excuse_of, floors_of, run_one_executable
+from tasks.diff.host_rows import judge_by_host
 from tasks.diff.memory_rows import memory_rows
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
 from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
@@ -50,6 +51,7 @@ from tasks.records import (
     Finding,
     Floor,
     FunctionComparison,
+    HostTimes,
     MetricDiff,
     ProgramExplanation,
     ProgramTimes,
@@ -87,6 +89,7 @@ def diff(
     checkpoints: CheckpointDifference | None = None,
     program: ProgramExplanation | None = None,
     turns: ProgramTimes | None = None,
+    host: HostTimes | None = None,
     function: FunctionComparison | None = None,
     coverage: ChangeCoverage | None = None,
     data: DataComparison | None = None,
@@ -95,6 +98,7 @@ def diff(
 
     `aa`: the arms should be equal; `circumstances`: further inputs for judging noise; `checkpoints`: the comparison of
     both arms' checkpoints of one step; `program`: the comparison of the recorded training steps; `turns`: their times;
+    `host`: the times of both host loops without their program;
     `function`: whether they compute one function; `data`: the batches of both recorded steps; `coverage`: which lines
     of the change the runs executed.
     """
@@ -126,11 +130,11 @@ def diff(
     time_row, step_time = step_time_row(arms, rules, shared)
     program_row = program_time_row(arms, turns, rules)
     equal_times = program_row is not None and program_row.verdict == "same"
-    host = name_host(step_time, arms, proved=proved, excuse=excuse) if proved or equal_times else ""
+    host_words = name_host(step_time, arms, proved=proved, excuse=excuse) if proved or equal_times else ""
     modes = describe_modes(arms) if time_row.verdict in ("regressed", "improved") else ""
-    host = "; ".join(filter(None, (host, modes)))
-    if host:
-        time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
+    host_words = "; ".join(filter(None, (host_words, modes)))
+    if host_words:
+        time_row = time_row.model_copy(update={"reason": f"{host_words}: {time_row.reason}"})
     cpu_row = cpu_time_row(arms, rules, shared)
     if function is not None and function.answer == "same" and any(finding.kind in OF_WORK for finding in findings):
         time_row, cpu_row = say_per_token(time_row), cpu_row and say_per_token(cpu_row)
@@ -138,6 +142,9 @@ def diff(
         program_row = program_row and leave_to_runs(program_row, time_row)
         time_row = judge_beyond_program(time_row, program_row, _name_obstacle(arms, turns))
         cpu_row = cpu_row and judge_beyond_program(cpu_row, program_row)
+    if proved and host is not None:
+        time_row = judge_by_host(time_row, host)
+        cpu_row = cpu_row and judge_by_host(cpu_row, host)
     evaluated = decide_values(evaluations, judged.model_copy(update={"proved": equal}))
     evaluated, values = (
         one and decide_by_data(one, batches, data)
@@ -166,7 +173,7 @@ def diff(
     rows = list(table_rows(arms, rules.tolerances, built, decisions))
     absent = tuple(row.title for row in rows if is_unfilled(row))
     rows = [allow(row, rules) for row in rows if not is_unfilled(row)]
-    verdict, headline = conclude(arms, findings, rows, floors, host)
+    verdict, headline = conclude(arms, findings, rows, floors, host_words)
     return ComparisonRecord(
         id=comparison_id(comparison, case, [*baseline, *candidate]),
         comparison=comparison,
@@ -194,6 +201,7 @@ def diff(
         equal_by_construction=excuse,
         checkpoints=checkpoints,
         turns=turns,
+        host=host,
         function=function,
         coverage=coverage,
         data=data,

@@ -75,6 +75,11 @@ def make_run_folder(plan: RunPlan, folder: Path) -> RunPlan:
     return moved
 
 
+def end_after(plan: RunPlan, steps: int) -> RunPlan:
+    """Return a plan of the same run that ends after some steps."""
+    return plan.model_copy(update={"argv": (*(w for w in plan.argv if not w.startswith("steps=")), f"steps={steps}")})
+
+
 def read_ended(folder: Path, arm: str) -> Observation:
     """Return the observation of a command that has ended; without a step, its notes have the exit code."""
     found = read_observation(folder, arm)

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         TimeExplanation,
     )
     from tasks.records.function import FunctionComparison, FunctionPower, ResultGap, RoundingBand, RoundingError
+    from tasks.records.host_times import HostTimes, Span
     from tasks.records.json_numbers import metric_from_json, number_from_json, number_to_json, step_from_json
     from tasks.records.log_reading import (
         RANK_MEMORY_SCHEMA,

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any, NamedTuple, Self
 
 from configs.trainers import trainer_class
-from tasks.experiments.observe_arm import make_run_folder, read_ended
+from tasks.experiments.observe_arm import end_after, make_run_folder, read_ended
 from tasks.experiments.recordings import IDENTITY
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import run_to_end, start_folder
@@ -127,8 +127,3 @@ def _command(plan: RunPlan, log: Path, own: dict[str, str], settings: str) -> di
         "argv": plan.argv, "environment": plan.environment | own | {FLAGS: flags}, "log": str(log.absolute()),
         "folder": str(start_folder(plan)), "settings": settings, "time_limit_s": plan.time_limit_s,
     }  # fmt: skip
-
-
-def end_after(plan: RunPlan, steps: int) -> RunPlan:
-    """Return a plan of the same run that ends after some steps."""
-    return plan.model_copy(update={"argv": (*(w for w in plan.argv if not w.startswith("steps=")), f"steps={steps}")})

@@ -105,6 +105,9 @@ _KEPT = "_maxview_made_of"  # attribute of a `Lowered`: (jaxpr, function's name)
 class Recorder(Protocol):
     """Receives the calls of jitted functions."""
 
+    def prepare(self, function: Any) -> Any:
+        """Return the function to jit in place of a function."""
+
     def wants(self, name: str) -> bool:
         """Whether calls of functions of this name go to this recorder."""
 
@@ -170,7 +173,7 @@ def patch(recorder: Recorder) -> None:
             fun = options.pop("fun", None)
         if fun is None:
             return lambda function: jit(function, **options)
-        jitted = real(fun, **options)
+        jitted = real(recorder.prepare(fun), **options)
         return Jitted(jitted, fun, options, recorder) if callable(fun) else jitted
 
     jax.jit = jit

@@ -49,6 +49,9 @@ class StepObserver:
         self.began = time.monotonic()
         self.loop: LoopFunctions | None = None  # from the first recorded call on, if the programs really run
 
+    def prepare(self, function: Any) -> Any:
+        return function
+
     def wants(self, name: str) -> bool:
         return not self.busy and self.finder.may_be(name)
 

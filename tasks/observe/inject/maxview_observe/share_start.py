@@ -39,6 +39,9 @@ class StartSharer:
         # the first step without a stored batch; None: the other arm stored all batches, or this arm stores them
         self.batches_end = None if settings.start is None else read_batches_end(settings.start)
 
+    def prepare(self, function: Any) -> Any:
+        return function
+
     def wants(self, name: str) -> bool:
         return not self.ended and self.finder.may_be(name)
 
