@@ -61,9 +61,10 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
     first = maxview("compare", "linen-vs-nnx", *SMALL, "--out", "o", "--json", environment=user_environment)
     (comparison,) = json.loads(first.stdout)
     differ = {row["metric"] for row in comparison["rows"] if row["verdict"] not in ("same", "not judged")}
-    # one run of each cannot tell whether two host loops take equal time on a processor
-    assert {"step_time_s"} <= differ <= {"step_time_s", "step_cpu_time_s"}, comparison["headline"]
-    status = {"unknown": 3, "regressed": 1, "improved": 0}[comparison["verdict"]]
+    # beside other tests the time of two host loops may stay open
+    assert differ <= {"step_time_s", "step_cpu_time_s"}, comparison["headline"]
+    assert comparison["host"] is None or not comparison["host"]["problem"]
+    status = {"same": 0, "unknown": 3, "regressed": 1, "improved": 0}[comparison["verdict"]]
     assert first.returncode == status, first.stderr
     assert {floor["name"]: floor["holds"] for floor in comparison["floors"]} == {
         "same program": True,

@@ -19,6 +19,7 @@ type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.long
+@pytest.mark.by_hand  # CI trains MaxText in tests/tasks/resolve/trainers
 def test_maxtext_is_trained_verified_read_and_compared(maxview: Maxview, tmp_path: Path) -> None:
     words = "--set", "steps=6", "--interleave", "off"
     done = maxview("compare", "maxview-vs-maxtext", *words, "--out", "o", "--json")
@@ -69,11 +70,10 @@ def test_linen_and_nnx_start_from_one_state_and_stay_equal_in_every_digit(maxvie
 
 @pytest.mark.long
 def test_twins_of_the_release_in_its_own_folder(maxview: Maxview) -> None:
-    words = "--twin", "scan", "--twin", "vocabulary-tiling", "--set", "base_num_decoder_layers=2"
+    words = "--twin", "vocabulary-tiling"
     done = maxview("invariants", "--trainer", "maxtext", "--with", str(PYTHON), *words, "--out", "o", "--json")
     assert done.returncode == 1, done.stderr
     results = {one["twin"]: one for one in json.loads(done.stdout)["results"]}
-    assert results["scan"]["answer"] == "same"
     # its gradient lacks the factor 1 / tokens if the vocabulary is computed in tiles: AI-Hypercomputer/maxtext#4959
     assert results["vocabulary-tiling"]["answer"] == "another"
     assert results["vocabulary-tiling"]["first"].startswith("maxtext/utils/vocabulary_tiling.py:")
