@@ -74,7 +74,11 @@ def test_the_main_command_prints_the_readmes_output(run: Run, tmp_path: Path) ->
     assert result.returncode in (0, 3), result.stderr  # beside other tests the time of a step may stay open
     whole = transcript("maxview compare linen-vs-nnx")
     floors = whole.index("  ✓ same program   ✓ same bits   ✓ same checkpoint")
-    assert_shown(whole if result.returncode == 0 else whole[floors : floors + 1], result.stdout)
+    # either clock may decide; numbers of other widths fold the sentence elsewhere
+    decided = [line for line in whole if not line.startswith(("  No difference", "  % allowed", "  their program"))]
+    assert_shown(decided if result.returncode == 0 else whole[floors : floors + 1], result.stdout)
+    if result.returncode == 0:
+        assert "by host loops without their program" in " ".join(result.stdout.split())
     (page,) = re.findall(r"^  page  (file://\S+)$", result.stdout, re.MULTILINE)
     assert Path(unquote(urlsplit(page).path)).is_file()
 

@@ -5,7 +5,7 @@ from tasks.metrics.time_metrics import CPU_TIME
 from tasks.records import HostTimes, MetricDiff, Span
 from tasks.records.text import counted
 
-EVIDENCE = "host loops without their program"
+HOST_LOOPS = "host loops without their program"
 
 
 def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
@@ -35,7 +35,7 @@ def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     shown = f"; the runs show {row.effect_text}" if row.effect_text else ""
     return row.model_copy(
         update={
-            "verdict": verdict, "reason": f"{reason}; {steps}{shown}", "evidence": EVIDENCE, "runs_wanted": None,
+            "verdict": verdict, "reason": f"{reason}; {steps}{shown}", "evidence": HOST_LOOPS, "runs_wanted": None,
             "cost_text": "", "effect": span.effect / row.baseline, "effect_low": span.low / row.baseline,
             "effect_high": span.high / row.baseline, "effect_text": show_span(span), "p_value": None,
         }

@@ -13,6 +13,7 @@ import numpy as np
 
 from configs.frozen import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
+from tasks.diff.host_rows import HOST_LOOPS
 from tasks.diff.ingest_command import UNNAMED
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import find_deciding_row
@@ -183,6 +184,9 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
         return _as_sentence(*((title, known) if record.verdict in ("regressed", "changed") else (known, title)))
     allowed = f"; {threshold_text(row)} allowed" if threshold_text(row) else ""
     values = f"{show_values(row)}{allowed}"
+    if record.host is not None and row.evidence == HOST_LOOPS and row.baseline is not None:
+        left, right = record.host.cpu_s if row.metric == CPU_TIME.name else record.host.wall_s
+        values = f"the host takes {show_seconds_of(left, right)} of {1000 * row.baseline:.3g} ms{allowed}"
     if row.verdict in ("same", "unknown"):
         word = "no difference" if row.verdict == "same" else "not decided"
         return _as_sentence(known, f"{word}: {brief_row(row).title.lower()} {show_percent(row)} ({values})")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.diff.host_rows import EVIDENCE, judge_by_host
+from tasks.diff.host_rows import HOST_LOOPS, judge_by_host
 from tasks.metrics.table import BY_NAME
 from tasks.records import HostTimes, MetricDiff, Span, Verdict
 
@@ -47,7 +47,7 @@ def open_row(metric: str, low: float = -0.3, high: float = 0.5, verdict: Verdict
 def test_what_the_interval_decides(metric: str, low: float, high: float, candidate: float, verdict: str) -> None:
     row = judge_by_host(open_row(metric), host(low, high, candidate=candidate))
     assert row.verdict == verdict
-    assert (row.evidence == EVIDENCE) == (verdict != "unknown")
+    assert (row.evidence == HOST_LOOPS) == (verdict != "unknown")
     assert "the host loops alone take" in row.reason
 
 
