@@ -534,11 +534,6 @@ FILES = (
         (Edit("configs/base.yml", "eval_steps: 1  ", "eval_steps: 3  "),),
         "eval_steps|evaluation", "an evaluation has other batches", FUNCTION, OUTSIDE,
     ),
-    Plant(
-        "another version of a package, which no environment has", "files",
-        (Edit("pyproject.toml", '"optax>=', '"optax!=0.2.8,>='),), "pyproject",
-        "the branch would train with another optax",
-    ),
 )  # fmt: skip
 
 OURS = (*LATER, *GUARDS, *ANOTHER_CASE, *HOST, *TRAININGS, *RESUMED, *FILES)

@@ -9,7 +9,7 @@ from configs.findings import Effects
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, Arms, curves_of, know_waits, numbered, summarise, times_of
 from tasks.diff.comparability import find_findings
-from tasks.diff.cover_change import add_function, change_row
+from tasks.diff.cover_change import add_function, change_row, doubt_programs
 from tasks.diff.data_rows import data_row, decide_by_data, find_data
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.decide_by_function import decide_loss, excuse_rounding, rounding_row
@@ -152,6 +152,7 @@ def diff(
     )
     if function is not None and function.answer == "same":
         coverage = add_function(coverage, function)
+    coverage = doubt_programs(coverage, floors, function)
     built = {
         END.name: death_row(arms) if any(arm.dead for arm in arms) else None,
         PROGRAM_TIME.name: program_row,

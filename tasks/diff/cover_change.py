@@ -16,6 +16,7 @@ from tasks.metrics.result_metrics import CHANGE
 from tasks.records import (
     ComparisonRecord,
     Decision,
+    Floor,
     FunctionComparison,
     LoopRecord,
     Measured,
@@ -109,6 +110,20 @@ def _name_short_recordings(observations: Both[Observation], wanted: int) -> Iter
 def add_function(coverage: ChangeCoverage | None, function: FunctionComparison) -> ChangeCoverage | None:
     """Return the coverage with what both steps in float64 left out; None if there is nothing to tell."""
     return _add(coverage, function.not_evaluated, function.doubts)
+
+
+def doubt_programs(
+    coverage: ChangeCoverage | None, floors: Sequence[Floor], function: FunctionComparison | None
+) -> ChangeCoverage | None:
+    """Return the coverage with a doubt if two programs differ, and nothing tells whether they compute one function.
+
+    Equal losses of some steps do not tell: the programs may part in a later step, or at other weights.
+    """
+    differ = any(floor.name == "same program" and floor.holds is False for floor in floors)
+    if not differ or (function is not None and function.answer != "not evaluated"):
+        return coverage
+    why = "it was not asked" if function is None else function.sentence
+    return _add(coverage, (), (f"the programs differ, and whether they compute one function is not known: {why}",))
 
 
 def _add(coverage: ChangeCoverage | None, gaps: tuple[str, ...], doubts: tuple[str, ...]) -> ChangeCoverage | None:

@@ -1,11 +1,12 @@
 """Which lines of a change ran, and what else writes the state."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tasks.diff.cover_change import cover_lines, cover_loop, join_ran
-from tasks.records import ChangeCoverage, LoopRecord, Observation, RanLines
+from tasks.diff.cover_change import cover_lines, cover_loop, doubt_programs, join_ran
+from tasks.records import ChangeCoverage, Floor, FunctionComparison, LoopRecord, Observation, RanLines
 from tasks.records.observation import ObservedArray
 from tasks.resolve.changed_code import find_changed_code
 
@@ -159,3 +160,23 @@ def test_an_array_that_only_one_arm_carries_on_is_named() -> None:
     )
     (found,) = cover_loop((left, right))
     assert "count" in found
+
+
+@pytest.mark.parametrize(
+    ("program", "answer", "doubted"),
+    [
+        (False, None, True),
+        (False, "not evaluated", True),
+        (False, "same", False),  # float64 told
+        (False, "another", False),
+        (True, None, False),
+        (None, None, False),  # given logs hold no program
+    ],
+)
+def test_programs_that_differ_are_doubted_until_their_function_is_known(
+    program: bool | None, answer: Any, doubted: bool
+) -> None:
+    floors = [Floor(name="same program", holds=program, evidence=""), Floor(name="same bits", holds=True, evidence="")]
+    function = None if answer is None else FunctionComparison(answer=answer, sentence="too large")
+    found = doubt_programs(None, floors, function)
+    assert (found is not None and any("the programs differ" in one for one in found.doubts)) == doubted
