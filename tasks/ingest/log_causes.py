@@ -50,7 +50,7 @@ def with_place(reading: RunReading, log: Path) -> RunReading:
     """
     with mapped(log, reading.span) as (data, begin, end):
         places = dict.fromkeys(text_of(match[1]) for match in PLACE_PATTERN.finditer(data, begin, end))
-    place = "; then ".join(places) or None
+    place = "; then ".join(places) or reading.environment.place
     return reading.model_copy(update={"environment": reading.environment.model_copy(update={"place": place})})
 
 

@@ -212,8 +212,11 @@ class RunBuilder:
         gaps, interval = records.pop("gaps", None), records.pop("interval", None)
         if gaps is None:
             gaps = gaps_between(records["steps"]["step"].to_list(), interval) if (jumps != 1).any() else ()
+        blocks = records.pop("blocks", 0)  # rows that the collector made of other lines
+        # a log without a row shows nothing of the training, unless it shows why the run died before
+        ended &= bool(records["steps"].height) or records["error"] is not None
         coverage = Coverage(
-            step_lines_seen=table.seen, step_lines_parsed=table.parsed, gaps=gaps,
+            step_lines_seen=table.seen + blocks, step_lines_parsed=table.parsed + blocks, gaps=gaps,
             rewinds=int(np.count_nonzero(jumps <= 0)), glued_lines=len(glued), truncated=cut,
             unknown_keys=table.forms.unknown, complete=ended and not unread and not cut,
             unread=tuple(unread[:UNREAD_SHOWN]),

@@ -47,8 +47,8 @@ _WEAK = (
     (re.compile(rb"(?:\A|\n)(?:ERROR|WARNING|CRITICAL)(?::|\s-)[^\n]*\n\Z"), "logged"),
     (re.compile(rb"[EWF]\d{4} \S+ +\d+ [\w.+-]+\.py:\d+\] ?[^\n]*\n?\s*\Z"), "logged"),
 )
-# text before the traceback of an error that the interpreter ignored
-_IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
+# text before the traceback of an error that the interpreter ignored, or of an optional import (NeMo's `safe_import`)
+_IGNORED = re.compile(rb"(?:Exception ignored in[^\n]*|\bImport of [^\n]{1,200} failed with:)\s*\Z")
 BYTES_ABOVE = 600  # bytes before the header that are searched
 MAX_MARK_LENGTH = 200  # bytes; longer text before the header on its line is not a mark
 MARKED_WITHIN = 40  # number of lines below the header, of all ranks; one of these lines must begin with the mark

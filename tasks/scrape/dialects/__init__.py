@@ -23,9 +23,13 @@ class DialectMark(NamedTuple):
         return dialect
 
 
-# In order of recognition: NeMo's rows contain text like Megatron's. MaxText is last: its own text includes
+# In order of recognition: MLPerf's lines stand among lines of the trainer that prints them. NeMo's rows contain text like Megatron's. MaxText is last: its own text includes
 # `EXIT_CODE=`, which wrapper scripts print after any trainer.
 DIALECTS = (
+    DialectMark(
+        "mllog", "':::MLLOG {\"namespace\": …, \"key\": …}'",
+        re.compile(rb":::MLLOG \{[^\n]{0,200}\"key\": "),
+    ),
     DialectMark(
         "nemo", "'Training epoch 0, iteration 0/99 | lr: … | reduced_train_loss: …'",
         re.compile(rb"Training epoch \d{1,9}, iteration (?:0|[1-9]\d{0,14})/\d{1,15}(?= \|)"),
