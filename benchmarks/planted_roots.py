@@ -3,7 +3,7 @@
     nice python -m benchmarks.planted_roots [WORD]…
 
 WORDs choose changes by their names. Each arm trains three steps of the tiny model; the third is evaluated in float64.
-Exit status: 0 if at most MISSED lines are missed, 1 if not.
+Exit status: 0 if no line is missed, 1 if one is.
 """
 
 import resource
@@ -18,7 +18,6 @@ from tasks.extensions.explain.tensors import compare_tensors
 from tasks.records import RunPlan, TensorComparison
 from tasks.resolve.plans import Request, resolve
 
-MISSED = 15  # of 53: at least 38 are to be named
 SMALL = ("steps=10", "max_target_length=64", "enable_checkpointing=false")
 EVALUATED = 2  # the call after the warm-up
 NAMES = ("baseline", "changed")
@@ -77,7 +76,7 @@ def main() -> int:
             print("| " + " | ".join(str(one).replace("|", "/") for one in row) + " |", flush=True)
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"\n{len(chosen) - missed} of {len(chosen)} lines are named first; {spent.ru_utime / 60:.1f} CPU-minutes")
-    return 1 if missed > MISSED else 0
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -29,7 +29,13 @@ from benchmarks.planted_changes import DECODER, PlantedChange, plant
 from benchmarks.same_function import plan_of
 from tasks.diff.decide_by_function import name_worse_rounding
 from tasks.experiments.function_figures import summarise_function
-from tasks.experiments.inside.compare_function import PreparedArm, list_float_types, measure_results, run_both
+from tasks.experiments.inside.compare_function import (
+    PreparedArm,
+    list_float_types,
+    measure_results,
+    run_both,
+    widen_both,
+)
 from tasks.experiments.inside.match import match
 from tasks.experiments.inside.recorded_step import RecordedStep, Slot
 from tasks.experiments.recordings import SIDES, record_arms
@@ -92,7 +98,8 @@ def measure_draws(change: PlantedChange, folder: Path, seeds: Sequence[tuple[int
     )
     record_arms(plans, (folder / SIDES[0], folder / SIDES[1]))
     steps = RecordedStep(folder / SIDES[0]), RecordedStep(folder / SIDES[1])
-    arms = [PreparedArm(step, step.first, step.batch) for step in steps]
+    texts = widen_both(steps)
+    arms = [PreparedArm(step, step.first, step.batch, text) for step, text in zip(steps, texts, strict=True)]
     inputs, outputs = match(steps[0].inputs, steps[1].inputs), match(steps[0].outputs, steps[1].outputs)
     types = list_float_types(step.text for step in steps)
 

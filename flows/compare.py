@@ -20,6 +20,7 @@ from configs.extensions import find_functions
 from flows.compare_steps import (
     blessed_step,
     compare_checkpoints_step,
+    compare_data_step,
     compare_functions_step,
     compare_kept_programs_step,
     diff_step,
@@ -29,13 +30,16 @@ from flows.compare_steps import (
     repeat_step,
     resolve_step,
     scrape_step,
+    time_hosts_step,
     verify_step,
     watch_step,
 )
 from flows.publish_steps import comment_step, publish_case, summarise_step
 from tasks.diff.assemble_case import CaseSteps, assemble_case
-from tasks.diff.compare_case import CaseRuns, bits_differ, may_differ_in_time
+from tasks.diff.compare_case import CaseRuns, bits_differ, data_may_differ, host_is_open, may_differ_in_time
+from tasks.diff.decide_noisy import chance_of
 from tasks.diff.repeat_rule import NextLook, Patience
+from tasks.experiments.host_loops import COST as HOST_COST
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
 from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation
 from tasks.experiments.same_function import COST
@@ -44,6 +48,8 @@ from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import check_target, find_checkpoint
 from tasks.launch.owners import find_finished, forget
+from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.kept_programs import have_programs
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
@@ -52,6 +58,7 @@ from tasks.records import (
     CheckpointProof,
     ComparisonRecord,
     FunctionComparison,
+    HostTimes,
     ProgramTimes,
     RunPlan,
     RunRecord,
@@ -160,7 +167,10 @@ def compare_cases(
             records = list(runs.runs)
             if have_programs(records, store) or plans_of(records) is None:
                 runs = runs.model_copy(update={"turns": time_programs_of(runs, store, jobs, interleave_s)})
+            runs = runs.model_copy(update={"host": time_hosts_of(runs, store, interleave_s)})
             runs = runs.model_copy(update={"function": compare_functions_of(request, runs, store)})
+            if runs.function is not None and data_may_differ(runs):
+                runs = runs.model_copy(update={"data": compare_data_step(request, runs, store)})
             if patience is None:
                 result = diff_step(runs, store)
             else:
@@ -254,6 +264,25 @@ def time_programs_of(runs: CaseRuns, store: Store, jobs: Jobs, limit_s: float | 
     return found
 
 
+def time_hosts_of(runs: CaseRuns, store: Store, limit_s: float | None) -> HostTimes | None:
+    """Time both host loops, if only the time of a step of one program is open; None if it is not, or not wanted.
+
+    A failure is reported, and the time stays open.
+    """
+    plans = any_plans_of(runs.runs)
+    if limit_s is None or plans is None or plans[0].backend != "local" or not host_is_open(runs):
+        return None
+    EVENTS.put(Explaining(runs.case, f"one program: do the host loops differ in time? {HOST_COST}"))
+    try:
+        with slice_of(plans[0].target):
+            found: HostTimes = time_hosts_step(plans, runs, chance_of(cases=runs.cases) / 2, store)
+    except Exception as error:
+        get_run_logger().exception("%s failed", time_hosts_step.name)
+        EVENTS.put(Troubled(f"the host loops of {runs.case} were not timed: {type(error).__name__}: {error}"))
+        return None
+    return found
+
+
 def time_in_job(plan: RunPlan, limits: TurnLimits, store: Store, jobs: Jobs) -> ProgramTimes:
     """Run the job that times both programs on a cluster, and return the result in its log."""
     EVENTS.put(Replanned([plan], ""))
@@ -272,7 +301,7 @@ def compare_functions_of(request: Request, runs: CaseRuns, store: Store) -> Func
     """
     if not wants_explanation(runs.comparison) or not bits_differ(runs):
         return None
-    EVENTS.put(Explaining(runs.case, f"the bits differ: is it rounding? {COST}"))
+    EVENTS.put(Explaining(runs.case, f"the programs or their bits differ: do they compute one function? {COST}"))
     try:
         with slice_of(runs.target):
             found: FunctionComparison = compare_functions_step(request, runs, store)
@@ -294,7 +323,7 @@ def compare_programs_of(
 ) -> ComparisonRecord:
     """Compare the programs of a case's two arms by the experiments in `only`, without training.
 
-    If the arms compute two functions, the first tensor that differs is searched.
+    If the arms compute two functions, the first tensor that differs is searched; of other times or memory, the lines.
     """
     both = (plans[0], plans[1])
     limits = limits_of(plans[0].rules, cases=cases, limit_s=limit_s or INTERLEAVE_S)
@@ -303,7 +332,15 @@ def compare_programs_of(
     with slice_of(plans[0].target):
         record: ComparisonRecord = experiments_step(both, request, only, limits, store)
     explained = find_plans_of_function(request, record, both, store)
+    if explained is None and has_other_cost(record) and all(plan.backend == "local" for plan in plans):
+        explained = both
     return extend_case(record, explained, store) if explained else record
+
+
+def has_other_cost(record: ComparisonRecord) -> bool:
+    """Return whether the programs' time or memory is better or worse."""
+    costs = (PROGRAM_TIME.name, MEMORY.name)
+    return any(row.verdict in ("regressed", "improved") for row in record.rows if row.metric in costs)
 
 
 def find_plans_of_function(
@@ -313,7 +350,8 @@ def find_plans_of_function(
 
     plans: of the case's runs, for which the result may stand.
     """
-    if record.function is None or record.function.answer != "another":
+    found = record.function
+    if found is None or found.answer != "another" or found.is_beyond_run:  # nothing differs at the recorded states
         return None
     return find_stand_ins(request, record.case, plans, store.path)[0]
 

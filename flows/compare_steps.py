@@ -17,18 +17,23 @@ from prefect.logging import get_run_logger
 from flows.step_parts import IO
 from tasks.diff.assemble_case import compare_kept, compare_saved
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case, read_past_noise
+from tasks.diff.cover_change import cover_programs
 from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next, add_next_of_experiments
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
+from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
-from tasks.experiments.recordings import FOLDER, SIDES, name_problem, record_arms
+from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, record_arms
+from tasks.experiments.same_data import compare_recorded
 from tasks.experiments.same_function import compare_functions
 from tasks.experiments.stand_in import find_stand_ins
 from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, rejoin_attempts, watch
+from tasks.observe.earlier_runs import name_cases
+from tasks.observe.ran_lines import read_ran_lines
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.publish.markdown.elements import artifact_key
 from tasks.records import (
@@ -36,6 +41,7 @@ from tasks.records import (
     CheckpointProof,
     ComparisonRecord,
     FunctionComparison,
+    HostTimes,
     ProgramExplanation,
     ProgramTimes,
     RunEnded,
@@ -43,6 +49,7 @@ from tasks.records import (
     RunRecord,
     StepCompleted,
 )
+from tasks.records.data import DataComparison
 from tasks.records.observation import LOG, PROGRAM
 from tasks.resolve.blessed import blessed_runs
 from tasks.resolve.options import Experiment
@@ -188,6 +195,15 @@ def interleave_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, limits: Turn
     return found
 
 
+@task(name="host loops", task_run_name="time the host loops of {runs.case}", cache_policy=NO_CACHE)
+def time_hosts_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, chance: float, store: Store) -> HostTimes:
+    """Time both plans' host loops without their program, in turn. Reuses the stored times of the same comparison."""
+    folder = Path(store.comparison(runs.comparison, runs.case, case_id(runs)).path) / FOLDER
+    found = time_host_loops(plans, folder, chance, say=partial(_report, runs.case))
+    get_run_logger().info("%s", found.problem or found.wall)
+    return found
+
+
 @task(name="experiments", task_run_name="compare the programs of {plans[0].case}", cache_policy=NO_CACHE)
 def experiments_step(
     plans: tuple[RunPlan, RunPlan], request: Request, only: frozenset[Experiment], limits: TurnLimits, store: Store
@@ -226,10 +242,15 @@ def experiments_step(
         place = folder / ("function" if stands_for and here is plans else "")
         function = compare_functions(small, names, place, stands_for=stands_for, say=say)
         get_run_logger().info("%s", function.sentence)
+    wanted = min(BATCHES, int(here[0].config["steps"]))
+    ran = (read_ran_lines([folder / SIDES[0]]), read_ran_lines([folder / SIDES[1]]))
+    coverage = name_cases(cover_programs(here, observations, ran, function, wanted), here[1], store)
+    data = compare_recorded(folder, say) if "function" in only else None
     logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
     found = Experiments(
-        plans=plans, observations=observations, logs=logs, program=program, turns=turns, function=function
-    )
+        plans=plans, observations=observations, logs=logs, asked=tuple(only), program=program, turns=turns,
+        function=function, data=data, coverage=coverage,
+    )  # fmt: skip
     return add_next_of_experiments(compare_by_experiments(found), plans)
 
 
@@ -246,6 +267,21 @@ def compare_functions_step(request: Request, runs: CaseRuns, store: Store) -> Fu
     say = partial(_report, runs.case)
     found = compare_functions(plans, (plans[0].arm, plans[1].arm), folder, stands_for=stands_for, say=say)
     get_run_logger().info("%s", found.sentence)
+    return found
+
+
+@task(name="compare the data", task_run_name="compare the batches of {runs.case}", cache_policy=NO_CACHE)
+def compare_data_step(request: Request, runs: CaseRuns, store: Store) -> DataComparison | None:
+    """Compare the batches of both recorded steps, which `compare_functions_step` recorded; None without recordings.
+
+    Where they differ, the baseline's step runs in float64 with both.
+    """
+    given = [run.plan for run in runs.runs if run.plan is not None]
+    _, stands_for = find_stand_ins(request, runs.case, given, store.path)
+    directory = store.comparison(runs.comparison, runs.case, case_id(runs))
+    folder = Path(directory.path) / FOLDER / ("function" if stands_for else "")
+    found = compare_recorded(folder, partial(_report, runs.case))
+    get_run_logger().info("%s", found)
     return found
 
 

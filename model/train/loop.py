@@ -18,12 +18,14 @@ from model.decoder.pipeline import schedule_events
 from model.decoder.sharding import check_backend, find_devices, make_mesh
 from model.train import checkpoint, report
 from model.train.api import Api, make_api, name_arrays, step_of
+from model.train.batch_digest import BatchDigests
 from model.train.clock import StepClock
 from model.train.cross_restore import cross_restore
 from model.train.data_source import DataSource, make_source
 from model.train.distributed import join_processes
 from model.train.evaluation import Evaluation, make_evaluation
 from model.train.flops import step_flops
+from model.train.memory import read_memory
 from model.train.metrics_file import MetricsFile, Number, to_number
 from model.train.outputs import CONFIG, Outputs
 from model.train.program_record import program_record, read_program_record, write_program
@@ -48,7 +50,7 @@ class ResumeMismatch(RuntimeError):
 
 
 def run_step(
-    program: CompiledStep, state: Tree, source: DataSource, clock: StepClock
+    program: CompiledStep, state: Tree, source: DataSource, clock: StepClock, digests: BatchDigests
 ) -> tuple[Tree, dict[str, Number]]:
     """Run one step and copy its metrics to the host.
 
@@ -58,6 +60,7 @@ def run_step(
     """
     with clock.part("input_s"):
         batch = source.next()
+        digests.start_copy(batch)
     with clock.part("device_s"):
         state, metrics = program.run(state, batch)
         on_host = {name: to_number(value) for name, value in jax.device_get(metrics).items()}
@@ -210,19 +213,19 @@ def train_loop(run: Run, state: Tree) -> Tree:
     After SIGTERM, save a checkpoint and return. Raises NonFiniteLoss.
     """
     config, first = run.setup.config, step_of(run.setup.api, state)
-    done, clock = first, StepClock()
+    done, clock, digests = first, StepClock(), BatchDigests()
     for step in range(first, config.steps):
         if run.stop.reached(step):
             break
         run.outputs.before_step(step)
         with jax.profiler.StepTraceAnnotation("train", step_num=step):
-            state, metrics = run_step(run.program, state, run.source, clock)
+            state, metrics = run_step(run.program, state, run.source, clock, digests)
         done, finite = step + 1, is_finite(metrics)
         with clock.part("save_s"):
             saved = finite and start_save(run, step, state, force=done == config.steps)
         if step == first:
             report.log_device_memory("After params initialized")
-        record = report_step(run, step, metrics, clock)
+        record = report_step(run, step, metrics, clock, digests)
         if run.evaluation is not None and done % config.eval_interval == 0 and finite:
             record["eval_loss"] = run.evaluation.run(step, state)
             clock.restart()
@@ -252,7 +255,9 @@ def start_save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
     return checkpoint.save(run.setup.config, run.manager, step, tree, iterator, force=force)
 
 
-def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> dict[str, Number]:
+def report_step(
+    run: Run, step: int, metrics: dict[str, Number], clock: StepClock, digests: BatchDigests
+) -> dict[str, Number]:
     """End the step's time and log it in one line; return its record for the metrics file."""
     wall_s, cpu_s, waited_s, parts = clock.finish()
     # only on CPUs: there, processor time measures a step's cost independently of other load
@@ -260,8 +265,9 @@ def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepCloc
     times = {"step_time_s": wall_s} | shared
     with clock.part("report_s"):
         report.log_step(run.setup.config, step=step, seconds=wall_s, metrics=metrics)
+        facts = read_memory() | digests.read()
     losses = {"loss": metrics["loss"], "perplexity": report.perplexity(metrics["lm_loss"])}
-    return {"step": step, **losses, **metrics, **times, **parts}
+    return {"step": step, **losses, **metrics, **times, **parts, **facts}
 
 
 def save_and_restore(run: Run, step: int, state: Tree) -> Tree:

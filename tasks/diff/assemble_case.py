@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tasks.diff.compare_case import CaseRuns, case_id
+from tasks.diff.cover_change import cover_runs
+from tasks.observe.earlier_runs import name_cases
 from tasks.programs.kept_programs import compare_kept_programs, have_programs
 from tasks.records import CheckpointDifference, ProgramExplanation, RunPlan, RunRecord
 from tasks.resolve.blessed import blessed_runs
 from tasks.store import Store
-from tasks.verify.compare_checkpoints import compare_arms, find_common
+from tasks.verify.compare_checkpoints import compare_arms, find_common, find_frozen
 from tasks.verify.verification import Progress
 
 
@@ -63,4 +65,23 @@ def complete_case(case: CaseRuns, store: Store, steps: CaseSteps | None = None) 
     steps = steps or CaseSteps()
     checkpoints = steps.compare_checkpoints(case, store) if find_common(case.runs) else None
     program = steps.compare_programs(case, store) if have_programs(case.runs, store) else None
-    return case.model_copy(update={"checkpoints": checkpoints, "program": program})
+    coverage, plan = cover_runs(case.runs), next((run.plan for run in case.runs if run.plan is not None), None)
+    coverage = name_cases(coverage, plan, store) if plan is not None else coverage
+    runs = case.runs if checkpoints is None or checkpoints.equal else with_frozen(case.runs, store)
+    changes = {"checkpoints": checkpoints, "program": program, "coverage": coverage, "runs": runs}
+    return case.model_copy(update=changes)
+
+
+def with_frozen(runs: Sequence[RunRecord], store: Store) -> tuple[RunRecord, ...]:
+    """Return the runs; if no digests tell what both arms trained, each arm's first run has its `frozen` parameters.
+
+    Unchanged if the arms' checkpoints name their parameters differently.
+    """
+    sides = find_common(runs)
+    if sides is None or any(run.program.get("state") for run, _ in sides):
+        return tuple(runs)
+    left, right = (find_frozen(run, store) for run, _ in sides)
+    if left is None or right is None or left[1] != right[1]:
+        return tuple(runs)
+    known = {id(run): frozen for (run, _), (frozen, _) in zip(sides, (left, right), strict=True)}
+    return tuple(run.model_copy(update={"frozen": known[id(run)]}) if id(run) in known else run for run in runs)

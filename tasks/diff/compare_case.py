@@ -5,22 +5,27 @@ from collections.abc import Mapping, Sequence
 from configs.extensions import find_functions
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.diff.arms import ArmRuns
+from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.compare_runs import comparison_id, diff
+from tasks.diff.data_rows import find_data
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.floors import run_one_executable
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
+from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records import (
+    ChangeCoverage,
     CheckpointDifference,
     CodeVersion,
     Commit,
     ComparisonRecord,
     FunctionComparison,
+    HostTimes,
     ProgramExplanation,
     ProgramTimes,
     RunRecord,
 )
+from tasks.records.data import DataComparison
 from tasks.store import Store
 
 
@@ -36,7 +41,10 @@ class CaseRuns(Frozen):
     checkpoints: CheckpointDifference | None = None  # at the last step with a checkpoint in both first runs
     program: ProgramExplanation | None = None  # comparison of the lowered training steps; None if unknown
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
+    host: HostTimes | None = None  # both host loops without their program; None: not tried
     function: FunctionComparison | None = None  # whether the steps compute one function; None: not tried
+    coverage: ChangeCoverage | None = None  # which lines of the change the runs executed; None: no two checkouts
+    data: DataComparison | None = None  # the batches of both recorded steps; None: not tried
     rules: VerdictRules | None = None  # as stored when the runs were requested; None: read from configs/
     instead: str = ""  # the alternative to more runs, if only logs were given; else empty
     commits: dict[str, tuple[Commit, ...]] = {}  # name of the arm -> its commits that the other arm lacks
@@ -63,7 +71,10 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         checkpoints=case.checkpoints,
         program=case.program,
         turns=case.turns,
+        host=case.host,
         function=case.function,
+        coverage=case.coverage,
+        data=case.data,
     )
     code = {run.arm: run.plan.version for run in case.runs if run.plan is not None and run.plan.version is not None}
     headline = add_code_note(record.headline, [code[arm] for arm in rules.arms if arm in code])
@@ -90,20 +101,44 @@ def may_differ_in_time(case: CaseRuns) -> bool:
     return not record.has_died and not _is_one_executable(case, record)
 
 
-def bits_differ(case: CaseRuns) -> bool:
-    """Return whether both arms ended well and differ in a loss, a norm or a final array."""
+def host_is_open(case: CaseRuns) -> bool:
+    """Return whether both arms ended well with one executable, and only the time of their steps is undecided."""
     record = compare_case(case)
-    if record.has_died or record.aa or _is_one_executable(case, record):
+    left = {row.metric for row in record.rows if row.verdict == "unknown"}
+    times = {STEP_TIME.name, CPU_TIME.name}
+    return not record.has_died and bool(left) and left <= times and _is_one_executable(case, record)
+
+
+def bits_differ(case: CaseRuns) -> bool:
+    """Return whether both arms ended well, and their programs or a loss, a norm or a final array differ.
+
+    Two programs with equal bits may differ at states that no run reached. False for one executable on equal data, whose
+    function is known.
+    """
+    record = compare_case(case)
+    if record.has_died or record.aa or (_is_one_executable(case, record) and not data_may_differ(case)):
         return False
-    bits = next((floor.holds for floor in record.floors if floor.name == "same bits"), None)
-    return bits is False or any(parity.different for parity in record.parities)
+    holds = {floor.name: floor.holds for floor in record.floors}
+    differ = holds.get("same bits") is False or holds.get("same program") is False
+    return differ or any(parity.different for parity in record.parities)
+
+
+def data_may_differ(case: CaseRuns) -> bool:
+    """Return whether the digests of the arms' batches differ, or are unknown, in runs that may share no start."""
+    data = find_data(_arms_of(case), None)
+    started = any(run.plan is not None and run.plan.start is not None for run in case.runs)
+    return data.kind != "equal" if data is not None else not started
+
+
+def _arms_of(case: CaseRuns) -> Arms:
+    left, right = (
+        ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in _sides(case, _rules_of(case))
+    )
+    return left, right
 
 
 def _is_one_executable(case: CaseRuns, record: ComparisonRecord) -> bool:
-    baseline, candidate = (
-        ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in _sides(case, _rules_of(case))
-    )
-    return run_one_executable((baseline, candidate), list(record.floors))
+    return run_one_executable(_arms_of(case), list(record.floors))
 
 
 def case_id(case: CaseRuns) -> str:

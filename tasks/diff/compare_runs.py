@@ -9,11 +9,15 @@ from configs.findings import Effects
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, Arms, curves_of, know_waits, numbered, summarise, times_of
 from tasks.diff.comparability import find_findings
+from tasks.diff.cover_change import add_function, change_row
+from tasks.diff.data_rows import data_row, decide_by_data, find_data
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.decide_by_function import decide_loss, excuse_rounding, rounding_row
 from tasks.diff.decide_curves import CurveContext, decide_value, decide_values
 from tasks.diff.decide_noisy import NO_USE
 from tasks.diff.floors import excuse_of, floors_of, run_one_executable
+from tasks.diff.host_rows import judge_by_host
+from tasks.diff.memory_rows import memory_rows
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
 from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
 from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
@@ -26,7 +30,9 @@ from tasks.diff.step_modes import describe_modes
 from tasks.diff.time_rows import Circumstances, cpu_time_row, name_host, say_per_token, step_time_row
 from tasks.metrics.merged_steps import cpu_seconds
 from tasks.metrics.result_metrics import (
+    CHANGE,
     CHECKPOINTS,
+    DATA,
     END,
     EVALUATION,
     FINAL_STATE,
@@ -39,17 +45,20 @@ from tasks.metrics.result_metrics import (
 from tasks.metrics.table import BY_NAME, METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records import (
+    ChangeCoverage,
     CheckpointDifference,
     ComparisonRecord,
     Finding,
     Floor,
     FunctionComparison,
+    HostTimes,
     MetricDiff,
     ProgramExplanation,
     ProgramTimes,
     RunRecord,
     Verdict,
 )
+from tasks.records.data import DataComparison
 from tasks.records.text import MEGA, show_number
 from tasks.verify.saves import lives_of
 
@@ -80,13 +89,18 @@ def diff(
     checkpoints: CheckpointDifference | None = None,
     program: ProgramExplanation | None = None,
     turns: ProgramTimes | None = None,
+    host: HostTimes | None = None,
     function: FunctionComparison | None = None,
+    coverage: ChangeCoverage | None = None,
+    data: DataComparison | None = None,
 ) -> ComparisonRecord:
     """Compare the runs of two arms by the given rules.
 
     `aa`: the arms should be equal; `circumstances`: further inputs for judging noise; `checkpoints`: the comparison of
     both arms' checkpoints of one step; `program`: the comparison of the recorded training steps; `turns`: their times;
-    `function`: whether they compute one function.
+    `host`: the times of both host loops without their program;
+    `function`: whether they compute one function; `data`: the batches of both recorded steps; `coverage`: which lines
+    of the change the runs executed.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     left, right = arms = number_alike((left, right))
@@ -106,6 +120,8 @@ def diff(
         rounding=rounding_band(arms, rules),
     )  # fmt: skip
     loss = decide_loss(parity, decide_value(parity, judged), function)
+    batches = find_data(arms, data)
+    loss = decide_by_data(loss, batches, data)
     # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
     equal = proved or (parity.parity.steps >= MIN_STEPS and parity.parity.first is None and not parity.varies)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
@@ -114,11 +130,11 @@ def diff(
     time_row, step_time = step_time_row(arms, rules, shared)
     program_row = program_time_row(arms, turns, rules)
     equal_times = program_row is not None and program_row.verdict == "same"
-    host = name_host(step_time, arms, proved=proved) if (proved or equal_times) and not excuse else ""
+    host_words = name_host(step_time, arms, proved=proved, excuse=excuse) if proved or equal_times else ""
     modes = describe_modes(arms) if time_row.verdict in ("regressed", "improved") else ""
-    host = "; ".join(filter(None, (host, modes)))
-    if host:
-        time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
+    host_words = "; ".join(filter(None, (host_words, modes)))
+    if host_words:
+        time_row = time_row.model_copy(update={"reason": f"{host_words}: {time_row.reason}"})
     cpu_row = cpu_time_row(arms, rules, shared)
     if function is not None and function.answer == "same" and any(finding.kind in OF_WORK for finding in findings):
         time_row, cpu_row = say_per_token(time_row), cpu_row and say_per_token(cpu_row)
@@ -126,8 +142,16 @@ def diff(
         program_row = program_row and leave_to_runs(program_row, time_row)
         time_row = judge_beyond_program(time_row, program_row, _name_obstacle(arms, turns))
         cpu_row = cpu_row and judge_beyond_program(cpu_row, program_row)
+    if proved and host is not None:
+        time_row = judge_by_host(time_row, host)
+        cpu_row = cpu_row and judge_by_host(cpu_row, host)
     evaluated = decide_values(evaluations, judged.model_copy(update={"proved": equal}))
-    evaluated, values = (excuse_rounding(one, loss, function) for one in (evaluated, decide_values(others, judged)))
+    evaluated, values = (
+        one and decide_by_data(one, batches, data)
+        for one in (excuse_rounding(one, loss, function) for one in (evaluated, decide_values(others, judged)))
+    )
+    if function is not None and function.answer == "same":
+        coverage = add_function(coverage, function)
     built = {
         END.name: death_row(arms) if any(arm.dead for arm in arms) else None,
         PROGRAM_TIME.name: program_row,
@@ -135,18 +159,21 @@ def diff(
         CPU_TIME.name: cpu_row,
         LOSS.name: loss_row(arms, parity, loss),
         FUNCTION.name: None,  # the row of the losses has the answer
+        CHANGE.name: change_row(arms, coverage),
         FIRST_CALL.name: None,  # the losses of the runs tell
         EVALUATION.name: evaluation_row(arms, evaluations, evaluated),
         VALUES.name: values_row(arms, others, values),
+        DATA.name: data_row(arms, batches, data, frozenset(rules.declared)),
         ROUNDING.name: rounding_row(arms, function),
         FINAL_STATE.name: final_state_row(arms, parity),
         CHECKPOINTS.name: checkpoint_row(arms, checkpoints, floors, loss=parity),
+        **memory_rows(arms, rules.tolerances),
     }
     decisions = {STEP_TIME.name: step_time, LOSS.name: loss}
     rows = list(table_rows(arms, rules.tolerances, built, decisions))
     absent = tuple(row.title for row in rows if is_unfilled(row))
     rows = [allow(row, rules) for row in rows if not is_unfilled(row)]
-    verdict, headline = conclude(arms, findings, rows, floors, host)
+    verdict, headline = conclude(arms, findings, rows, floors, host_words)
     return ComparisonRecord(
         id=comparison_id(comparison, case, [*baseline, *candidate]),
         comparison=comparison,
@@ -174,7 +201,10 @@ def diff(
         equal_by_construction=excuse,
         checkpoints=checkpoints,
         turns=turns,
+        host=host,
         function=function,
+        coverage=coverage,
+        data=data,
     )
 
 
@@ -229,6 +259,9 @@ def conclude(
     for verdict, words in WORDS:
         if not any(row.verdict == verdict for row in judged):
             continue
+        uncovered = next((row for row in judged if row.metric == CHANGE.name and row.verdict == "unknown"), None)
+        if verdict == "unknown" and uncovered is not None:
+            return verdict, f"{between}: {uncovered.reason}{qualified}"
         together = ("regressed", "changed") if verdict == "regressed" else (verdict,)
         named = [row for row in judged if row.verdict in together]
         alone = [row for row in named if row.metric not in SHARE_A_VERDICT] or named

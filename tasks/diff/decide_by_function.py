@@ -44,7 +44,7 @@ def decide_loss(curves: MetricParity, decision: Decision, function: FunctionComp
     word: Verdict = "changed"
     reason = function.sentence
     if distance > CURVE_LIMIT and function.band is not None:
-        word = "regressed" if gap.difference > 0 else "improved"
+        word = "regressed" if gap.difference > 0 else "changed"  # a lower loss of another function is no improvement
         lower = "higher" if gap.difference > 0 else "lower"
         beyond = f"{distance:.0f} times what rounding explains"
         reason += f"; the loss is {abs(gap.difference):.4g} {lower} in {gap.steps}, {beyond}"
@@ -93,10 +93,13 @@ def _is_finite(curves: MetricParity) -> bool:
 
 
 def excuse_rounding(decision: Decision | None, loss: Decision, function: FunctionComparison | None) -> Decision | None:
-    """Return a decision on other values: *same* if one function and losses within rounding explain a difference."""
+    """Return a decision on other values: *same* if one function and losses within rounding explain a difference.
+
+    Values of another function are never *improved*.
+    """
     if decision is None or function is None:
         return decision
-    if function.answer == "another" and decision.verdict == "unknown":
+    if function.answer == "another" and decision.verdict in ("unknown", "improved"):
         reason = f"follows from another function: {decision.reason.partition(';')[0]}"
         return decision.model_copy(update={"verdict": "changed", "reason": reason, "runs_wanted": None})
     if function.answer != "same" or loss.verdict != "same":

@@ -68,7 +68,8 @@ def decide_noisy(
 ) -> Decision:
     """Decide a time from the levels of the steady steps (`quick`) and of the typical steps (`middle`) of every run.
 
-    excuse: why any difference is noise, e.g. equal program and host code; else empty. chance: see `chance_of`.
+    excuse: what makes both arms equal, e.g. program and host code, so that a difference within the noise of equal runs
+    is noise; else empty. It never hides a larger difference. chance: see `chance_of`.
     """
     effects = {"steady steps": measure_effect(quick), "typical steps": measure_effect(middle)}
     base = sum(middle.baseline) / len(middle.baseline)
@@ -85,13 +86,13 @@ def decide_noisy(
     name = "steady steps" if max(abs(end) for end in _ends(used)) > share else "typical steps"
     verdict: Verdict
     judged = "steady steps"  # the level whose effect the row shows
-    if excuse:
-        verdict, reason = "same", f"noise by construction: {excuse}; measured {shown}"
-    elif beyond:
+    if beyond:
         judged, used = max(beyond.items(), key=lambda item: item[1].estimate)
         verdict = "regressed" if used.estimate > 0 else "improved"
         chance_text = f", {show_chance(used.p)}" if used.sample.noise.pairs else ""
         reason = f"{judged} {show_effect(used)}{chance_text}; {_describe_noise(used)}"
+    elif excuse:
+        verdict, reason = "same", f"noise by construction: {excuse}; measured {shown}"
     elif name == "typical steps" and abs(expm1(effects[name].estimate)) <= share:
         verdict, reason = "same", f"steady steps {shown}, inside {allowed} ({tolerance.why}); {_describe_noise(used)}"
     else:
@@ -115,7 +116,7 @@ def decide_noisy(
         effect_high=high,
         effect_text=show_effect(used, share),
         level=judged,
-        evidence=ONE_PROGRAM if excuse else show_runs(used.runs),
+        evidence=ONE_PROGRAM if excuse and verdict == "same" else show_runs(used.runs),
         p_value=used.p,
         runs_wanted=wanted,
         cost_text=cost,

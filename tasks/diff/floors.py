@@ -1,7 +1,7 @@
 """Decides the floors of two arms (sides of a comparison): same program, function, bits, checkpoint.
 
-A floor is the claim that all runs are equal in one respect; it is proved, refuted or unknown. If all runs have
-the same program and the same host inputs (code, software, config), any difference of their times is noise: `excuse_of`.
+A floor is the claim that all runs are equal in one respect; it is proved, refuted or unknown. `excuse_of` proves that
+both arms have one program and one host loop, so that their times can differ only for a reason outside of them.
 """
 
 import numpy as np
@@ -10,7 +10,6 @@ import polars as pl
 from configs.trainers import trainer_class
 from tasks.diff.arms import Arms
 from tasks.diff.parity import varies_at
-from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.metrics.merged_steps import last_of_each_step
 from tasks.records import Floor, FunctionComparison, ProgramExplanation, RunPlan, RunRecord
 from tasks.records.text import counted
@@ -187,10 +186,10 @@ def _compiler_of(run: RunRecord) -> tuple[str | None, ...]:
 
 
 def excuse_of(arms: Arms, floors: list[Floor]) -> str:
-    """Return the reason why any difference in time must be noise; empty if it may be real.
+    """Return why the arms have one program and one host loop, such as ONE_SOURCE; empty if they may have two.
 
     Equal programs make only the device's work equal. The host's work must be equal too: code, software, environment,
-    and every config key except the run's name and the keys of the implementation.
+    and every config key except the run's name. The Linen and the NNX trainer have one program and two host loops.
     """
     plans = [run.plan for arm in arms for run in arm.runs if run.plan is not None]
     if not has_same_program(floors) or len(plans) < sum(len(arm.runs) for arm in arms):
@@ -205,7 +204,7 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
 
 
 def _host_inputs(plan: RunPlan) -> tuple[object, ...]:
-    """Return the inputs of the host loop except its code, the run's name and the keys of the implementation."""
-    config = {key: value for key, value in plan.config.items() if key not in IMPLEMENTATION_KEYS | {"run_name"}}
+    """Return the inputs of the host loop except its code and the run's name."""
+    config = {key: value for key, value in plan.config.items() if key != "run_name"}
     versions = {name: version for name, version in plan.versions.items() if name != SOURCE}
     return versions, plan.environment, config, plan.software

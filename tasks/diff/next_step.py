@@ -8,8 +8,10 @@ from math import inf
 
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_rows import NOT_JUDGED
-from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import ComparisonRecord, MetricDiff, NextStep
+from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.result_metrics import CHANGE
+from tasks.metrics.time_metrics import PROGRAM_TIME, STEP_TIME
+from tasks.records import CodeLine, ComparisonRecord, Explanation, MetricDiff, NextStep
 from tasks.records.next_step import StepKind
 from tasks.records.run_end import DeathKind
 
@@ -93,9 +95,10 @@ def find_deciding_row(record: ComparisonRecord) -> MetricDiff | None:
     judged = [row for row in record.rows if row.verdict != NOT_JUDGED and not row.allowed]
     same_word = [row for row in judged if row.verdict == record.verdict] or judged
 
-    def rank(row: MetricDiff) -> tuple[bool, float, bool, bool]:
+    def rank(row: MetricDiff) -> tuple[bool, bool, float, bool, bool]:
         width = _count_thresholds(row) if record.verdict == "unknown" else 0.0
-        return not has_scale(row), width, row.metric != STEP_TIME.name, row.group == "maxview"
+        is_uncovered = row.metric == CHANGE.name and row.verdict == "unknown"
+        return not is_uncovered, not has_scale(row), width, row.metric != STEP_TIME.name, row.group == "maxview"
 
     return min(same_word, key=rank, default=None)
 
@@ -125,6 +128,11 @@ def _tell_cost(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None,
 def _advise(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None) -> str:
     """Return the step to take by hand, before the next command if there is one; empty if no such step is needed."""
     dead = next((arm for arm in (record.candidate, record.baseline) if arm.has_died), None)
+    unseen = record.coverage.unseen if record.coverage is not None and record.verdict == "unknown" else ()
+    if unseen and kind in ("by hand", "train", "other cases"):
+        place = f"{unseen[0].file}:{unseen[0].first}"
+        known = next((f"--case {one.case} runs {one.file}:{one.first}." for one in unseen if one.case), "")
+        return known or f"Choose a case or a setting that runs {place}."
     of_logs = kind in ("logs", "stand-in", "by hand")
     if dead is not None:
         fix = FIXES[dead.cause_of_death.kind] if dead.cause_of_death else "Find out why it ended."
@@ -165,19 +173,35 @@ def follow_cause(record: ComparisonRecord) -> NextStep | None:
     A step that runs something new, such as a bisection, stays; so does every step without a known line.
     """
     explained, step = record.explanation, record.next_step
-    if explained is None or explained.root is None or not explained.root.file or step is None:
+    if explained is None or step is None:
+        return step
+    line = _find_costly_line(record, explained)
+    if line is not None and step.kind in ("train", "by hand", "explain"):
+        touched = f"The commit changed {line.place}." if line.commit else ""
+        return _look_at(touched or f"Most of the difference is at {line.place}.", line.commit)
+    if explained.root is None or not explained.root.file:
         return step
     if step.kind not in ("by hand", "explain"):
         return step
     before = f"If this is not intended, its cause is {explained.root.file}:{explained.root.line}."
-    if not (commit := explained.commit_of_root.partition(" ")[0]):
+    return _look_at(before, explained.commit_of_root)
+
+
+def _find_costly_line(record: ComparisonRecord, explained: Explanation) -> CodeLine | None:
+    """Return the line of the larger memory or time of the candidate, if the arms differ in nothing else; else None."""
+    worse = {row.metric for row in record.rows if row.verdict == "regressed" and not row.allowed}
+    if not worse or worse - {MEMORY.name, PROGRAM_TIME.name, STEP_TIME.name}:
+        return None
+    line = explained.line_of_cost(memory=MEMORY.name in worse)
+    return line if line is not None and line.file else None
+
+
+def _look_at(before: str, commit: str) -> NextStep:
+    """Return the step to look at a line, and at the commit that changed the line if it is known."""
+    if not commit:
         return NextStep(kind="by hand", before=before)
-    return NextStep(
-        kind="by hand",
-        argv=("git", "show", commit),
-        before=before,
-        purpose="This command shows the commit of this line",
-    )
+    argv = ("git", "show", commit.partition(" ")[0])
+    return NextStep(kind="by hand", argv=argv, before=before, purpose="This command shows the commit of this line")
 
 
 def _is_certain(row: MetricDiff | None) -> bool:

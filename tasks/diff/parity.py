@@ -22,6 +22,8 @@ EXACT = "the last bit (float32)"
 INTEGERS = "the last digit (whole numbers)"
 EXPONENTS = frozenset({"megatron"})  # formats of logs that print numbers like 1.090931E+01
 POSITION_COLUMNS = frozenset({"step", "line", "offset", "time"})  # columns that locate a row and are no metrics
+# digests of each step's batch, with and without the order of its rows: tasks/diff/data_rows.py compares them
+DATA_COLUMNS = ("batch_digest", "batch_rows_digest")
 # names of values that differ between any two runs: times, rates, memory, power
 NOISY_NAMES = re.compile(
     r"second|(?:^|[^a-z])(?:time|ms|s|tps|wps|mfu|mem|power|energy)(?:[^a-z]|$)|"
@@ -85,8 +87,8 @@ def shared_metrics(arms: Arms, part: Part = "steps") -> list[str]:
 
 
 def is_compared(name: str) -> bool:
-    """Return whether a column is compared, by its name: it is no position, no noisy value and no perplexity."""
-    return name not in POSITION_COLUMNS and not NOISY_NAMES.search(name) and not DERIVED.search(name)
+    """Return whether a column is compared, by its name: no position, digest of data, noisy value or perplexity."""
+    return name not in {*POSITION_COLUMNS, *DATA_COLUMNS} and not NOISY_NAMES.search(name) and not DERIVED.search(name)
 
 
 def compare_metric(

@@ -124,7 +124,7 @@ def judge_beyond_program(row: MetricDiff, program: MetricDiff | None, problem: s
             return _leave_to_program(row, f"{said}, which explains the runs' {row.effect_text}")
         rest = "" if program.verdict == "same" else "; the rest is the host loop, or lies between steps"
         return row.model_copy(update={"reason": f"{said}{rest}; {row.reason}"})
-    if row.verdict != "unknown" or _is_inside(row):  # inside its tolerance: mean step or slow steps prevent *same*
+    if row.verdict != "unknown" or is_inside(row):  # inside its tolerance: mean step or slow steps prevent *same*
         return row
     shown = f"runs show {row.effect_text}, too wide for the host's part" if row.effect_text else row.reason
     return _leave_to_program(row, f"{said}; {shown}")
@@ -140,7 +140,7 @@ def _overlaps(row: MetricDiff, program: MetricDiff) -> bool:
     return low <= to_program and from_program <= high
 
 
-def _is_inside(row: MetricDiff) -> bool:
+def is_inside(row: MetricDiff) -> bool:
     """Return whether the interval of an undecided row lies inside its tolerance."""
     if row.effect_low is None or row.effect_high is None or not row.threshold or not row.baseline:
         return False

@@ -31,7 +31,7 @@ class SettingDifference(Frozen):
     why: str = ""  # the reason why it has no effect; else empty
 
 
-def _kind_of_key(key: str) -> FindingKind:
+def kind_of_key(key: str) -> FindingKind:
     """Return the kind of a config key, from its name."""
     return next((kind for kind, pattern in KEYS if pattern.search(key)), "config")
 
@@ -84,7 +84,7 @@ def _compare(
 ) -> Iterator[SettingDifference]:
     if values[0] == values[1]:
         return
-    kind = _kind_of_key(name)
+    kind = kind_of_key(name)
     if kind != "xla-flags":
         why = inert.why(name, *sides)
         yield SettingDifference(name=name, values=values, kind="inert" if why else kind, why=why or "")
@@ -115,7 +115,7 @@ def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
         if inert.is_own(name):
             continue
         # a value that equals one of the run's own names (quantization: int8) is kept
-        keep = inert.is_input(name) or _kind_of_key(name) in ("data", "seed") or (text in own and "/" not in text)
+        keep = inert.is_input(name) or kind_of_key(name) in ("data", "seed") or (text in own and "/" not in text)
         left[name] = text if keep else pattern.sub(LEFT_OUT, text)
     return left
 

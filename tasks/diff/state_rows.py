@@ -142,7 +142,10 @@ def _judge_arrays(states: list[list[Digests]], loss: MetricParity) -> Decision:
 
 
 def find_untrained(arms: Arms) -> Observations:
-    """Yield findings for parameter arrays with the same digest before and after training, in one arm or in both."""
+    """Yield findings for parameter arrays that are equal before and after training, in one arm or in both.
+
+    By the trainer's digests, else by the bits of the run's first and last verified checkpoint.
+    """
     frozen = _find_most_frozen(arms[0]), _find_most_frozen(arms[1])
     for here in (0, 1):
         arm, other, mine, theirs = arms[here], arms[1 - here], frozen[here], frozen[1 - here]
@@ -172,8 +175,10 @@ def _find_most_frozen(arm: ArmRuns) -> tuple[int, list[str]] | None:
 
 def _frozen_of(run: RunRecord) -> list[str] | None:
     start, end = _digests(run, "initial_state"), _digests(run, "state")
-    if not start or not end or run.reading.steps.height < MIN_STEPS:
+    if run.reading.steps.height < MIN_STEPS:
         return None
+    if not start or not end:
+        return None if run.frozen is None else list(run.frozen)
     # in digests of the complete state, the paths of parameters have the prefix params/
     return [path for path, digest in start.items() if digest == end.get(path, end.get(f"params/{path}"))]
 

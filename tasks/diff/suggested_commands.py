@@ -12,6 +12,7 @@ from configs.comparison import load_comparison, load_target
 from configs.load import COMMAND_LINE
 from configs.names import list_names
 from configs.trainers import trainer_class
+from tasks.diff.cover_change import is_uncovered, suggest_case
 from tasks.diff.decide import MIN_REPEATS, ONE_RUN
 from tasks.diff.ingest_command import name_logs, options_of
 from tasks.diff.next_step import make_step
@@ -48,6 +49,8 @@ def add_next_of_experiments(record: ComparisonRecord, plans: Sequence[RunPlan]) 
     """Return the comparison of two programs with its next step: longer turns if they did not decide, else train."""
     train = ["maxview", "compare", record.comparison, "--case", record.case, "--target", plans[0].target]
     longer = _longer_turns(record)
+    if is_uncovered(record) and (case := suggest_case(record.coverage)):
+        train = ["maxview", "compare", record.comparison, "--case", case, "--target", plans[0].target]
     words = [
         *train,
         *(["--only", "time", *longer] if longer else []),
@@ -89,6 +92,11 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
         words = [*compare, "--case", record.case, *options, "--repeats", str(MIN_REPEATS)]
         return make_step(record, "repeat", words, runs=MIN_REPEATS)
     if record.verdict == "unknown":
+        if is_uncovered(record):
+            case = suggest_case(record.coverage)
+            return make_step(
+                record, "other cases" if case else "by hand", [*compare, "--case", case, *options] if case else []
+            )
         if more := _longer_turns(record):
             return make_step(record, "interleave", [*compare, "--case", record.case, *options, *more])
         # not --repeats: the number would be a guess, because new runs change the estimate of the noise

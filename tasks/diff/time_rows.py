@@ -11,7 +11,7 @@ from configs.frozen import Frozen
 from configs.verdict_rules import DeviceKind, VerdictRules, device_kind_of
 from tasks.diff.arms import ArmRuns, Arms, know_waits
 from tasks.diff.decide import MIN_REPEATS
-from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
+from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy, show_runs
 from tasks.diff.effect import Sample
 from tasks.diff.metric_rows import make_row, missing_decision
 from tasks.diff.noise import Past, estimate_noise_between, learn_noise
@@ -41,6 +41,8 @@ STEP_PARTS: Mapping[str, str] = {
     "save_s": "saving checkpoints",
     "report_s": "logging",
 }
+# whatever can slow down arms that are equal in all that is compared
+OUTSIDE = "the machine, its environment or a dependency without a version"
 OTHER_PART = "other code in the step loop"
 NAMED_SHARE = 0.25  # least share of the difference for which a part is named
 
@@ -53,7 +55,7 @@ class Circumstances(Frozen):
 
     past: Mapping[str, Past] = {}  # keys: `Metric.quick` (level of steady steps), `Metric.name` (of typical ones)
     chance: float = CHANCE  # see `chance_of`
-    excuse: str = ""  # why any difference is noise; empty if it may be real
+    excuse: str = ""  # what makes both arms equal in program and host loop; empty if they may differ
     instead: str = ""  # the alternative to more runs, if only logs were given; else empty
 
     def shared_by(self, metrics: int) -> "Circumstances":
@@ -133,13 +135,16 @@ def decide_levels(
         remedy=Remedy(cost=_cost(arms, rules), instead=circumstances.instead),
         chance=circumstances.chance,
     )
+    excused = bool(circumstances.excuse) and decision.verdict == "same"
+    if metric is STEP_TIME and (excused or decision.verdict == "unknown") and (apart_by := find_separation(arms)):
+        runs = show_runs((len(levels[0]), len(levels[1])))
+        update = {"verdict": "regressed", "reason": apart_by, "runs_wanted": None, "evidence": runs}
+        return decision.model_copy(update=update)
     if circumstances.excuse:
         return decision
     why = _why_not_same(levels, arms) if decision.verdict == "same" else ""
     if why:
         return decision.model_copy(update={"verdict": "unknown", "reason": f"{why}; {decision.reason}"})
-    if metric is STEP_TIME and decision.verdict == "unknown" and (apart_by := find_separation(arms)):
-        return decision.model_copy(update={"verdict": "regressed", "reason": apart_by, "runs_wanted": None})
     inside = _name_shift(arms, shifts) if decision.verdict == "unknown" else ""
     return decision.model_copy(update={"reason": f"{inside}{decision.reason}"}) if inside else decision
 
@@ -252,17 +257,21 @@ def _parts_per_step(accounts: list[TimeAccount]) -> dict[str, float]:
     return seconds
 
 
-def name_host(decision: Decision, arms: Arms, *, proved: bool = True) -> str:
+def name_host(decision: Decision, arms: Arms, *, proved: bool = True, excuse: str = "") -> str:
     """Return a sentence: the host loop, and which of its parts, explain a time difference of equal programs.
 
     Empty unless the decision is "regressed" or "improved". proved: the programs are one; else they take equal time.
+    excuse: what makes the host loops equal, too, so that the cause lies outside of both arms; else empty.
     """
     if decision.verdict not in ("regressed", "improved"):
         return ""
     parts = _explain_difference(arms)
+    shown = f" ({parts})" if parts else ""
     word = "slower" if decision.verdict == "regressed" else "quicker"
+    if excuse:
+        return f"{excuse}; {OUTSIDE} is {word}{shown}"
     programs = "same program" if proved else "the programs take equal time"
-    return f"{programs}; the host loop is {word}{f' ({parts})' if parts else ''}"
+    return f"{programs}; the host loop is {word}{shown}"
 
 
 def _explain_difference(arms: Arms) -> str:

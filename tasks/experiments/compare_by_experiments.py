@@ -11,15 +11,18 @@ from configs.verdict_rules import load_verdict_rules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
 from tasks.diff.compare_runs import conclude
+from tasks.diff.cover_change import change_row
+from tasks.diff.data_rows import data_row, find_data
 from tasks.diff.decide import ONE_PROGRAM
 from tasks.diff.decide_by_function import rounding_row
-from tasks.diff.floors import floor_of_function, run_one_executable
+from tasks.diff.floors import floor_of_function, has_same_program, run_one_executable
 from tasks.diff.metric_rows import make_row
 from tasks.diff.program_time_rows import program_time_row, turned_memory_row
 from tasks.experiments.recordings import Both
 from tasks.metrics.result_metrics import FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records import (
+    ChangeCoverage,
     ComparisonRecord,
     Coverage,
     Decision,
@@ -36,9 +39,13 @@ from tasks.records import (
     RunRecord,
     Verdict,
 )
+from tasks.records.data import DataComparison
 from tasks.records.text import counted
 
-NOT_TRIED = "nothing was trained: checkpoints, evaluations, long curves, later batches and the host loop were not tried"
+# what no experiment tries, and the questions of --only, with the words for each if it was not asked
+LATER = "later batches"
+NEVER_TRIED = ("checkpoints", "evaluations", "long curves", LATER, "the host loop")
+QUESTIONS = {"function": "the function of the steps", "time": "step times"}
 SHOWN = 3  # names in a sentence
 
 
@@ -48,9 +55,12 @@ class Experiments(Frozen):
     plans: Both[RunPlan]
     observations: Both[Observation]
     logs: Both[str]  # of the processes that recorded the steps
+    asked: tuple[str, ...] = tuple(QUESTIONS)  # of QUESTIONS
     program: ProgramExplanation | None = None
     turns: ProgramTimes | None = None
     function: FunctionComparison | None = None
+    coverage: ChangeCoverage | None = None
+    data: DataComparison | None = None
 
 
 def compare_by_experiments(found: Experiments) -> ComparisonRecord:
@@ -65,18 +75,27 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     floors = list(_floors(found.program, found.function))
     proved = run_one_executable(arms, floors)
     rows: list[MetricDiff] = []
-    if proved:
-        cells = Measured(text="one program")
+    cells = Measured(text="one program")
+    if "time" in found.asked and proved:
         decision = Decision(verdict="same", reason="both arms have one program", evidence=ONE_PROGRAM)
         rows.append(make_row(PROGRAM_TIME, (cells, cells), arms, decision))
     elif found.turns is not None:
         row = program_time_row(arms, found.turns, rules)
         rows.append(row or _missing_row(arms, found.turns.problem))
         rows += [memory] if (memory := turned_memory_row(arms, found.turns, rules)) else []
+    if "function" in found.asked and found.function is None and has_same_program(floors):
+        decision = Decision(verdict="same", reason="both arms have one program", evidence=ONE_PROGRAM)
+        rows.append(make_row(FUNCTION, (cells, cells), arms, decision))
     if found.function is not None:
         rows += [row for row in (_function_row(arms, found.function), rounding_row(arms, found.function)) if row]
     rows += [row] if (row := _first_call_row(arms, found)) else []
+    rows += [row] if (row := change_row(arms, found.coverage)) else []
+    rows += [row] if (row := data_row(arms, find_data(arms, found.data), found.data, frozenset(rules.declared))) else []
     verdict, headline = conclude(arms, findings, rows, floors)
+    later = LATER if found.data is None else f"batches after the first {found.data.steps}"
+    never = [later if one == LATER else one for one in NEVER_TRIED]
+    *left_out, last = [*(words for name, words in QUESTIONS.items() if name not in found.asked), *never]
+    not_tried = f"nothing was trained: {', '.join(left_out)} and {last} were not tried"
     return ComparisonRecord(
         id=experiments_id(found.plans),
         comparison=plan.comparison,
@@ -87,14 +106,18 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         baseline=summarise(left),
         candidate=summarise(right),
         verdict=verdict,
-        headline=f"{headline}; {NOT_TRIED}",
+        headline=f"{headline}; {not_tried}",
         findings=tuple(findings),
         rows=tuple(rows),
         floors=tuple(floors),
         aa=plan.aa,
         turns=found.turns,
         function=found.function,
+        coverage=found.coverage,
+        data=found.data,
         trained=False,
+        asked=tuple(name for name in QUESTIONS if name in found.asked),
+        not_tried=not_tried,
     )
 
 

@@ -1,8 +1,9 @@
 """Turns measured distances between two arms' steps (see inside/compare_function.py) into the answer and its figures."""
 
-from collections import defaultdict
+import linecache
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import atan2, hypot, sqrt
+from math import atan2, hypot, inf, sqrt
 from typing import Any
 
 from tasks.diff.decide_by_function import CURVE_LIMIT, rounding_of_loss
@@ -18,6 +19,11 @@ from tasks.records.function import (
 from tasks.records.text import counted
 
 SAME = 1e-12  # largest relative difference of equal functions in float64; measured up to 3e-15 after three steps
+NOISE = 100.0  # times the effect of a last bit of the weights, at a state that no run reached
+NEAR = ("counter", "a batch")  # states with a run's own weights
+FAR = 1e-6  # limit at other weights: a softmax of logits of 1e4 loses as many digits in equal functions
+TIES = ("weights × 0",)  # states in which functions with equal gradients almost everywhere may differ
+SHOWN_PLACES, MAX_CODE = 3, 80
 SMALL = 1e-7  # smaller differences usually come from one constant in a narrow type
 GROUP_SHARE = 0.01  # share of the size of a group (all gradients) that counts as size of each of its arrays
 LONGER = 0.01  # share by which the updates of the chain "longer" are longer; as inside/compare_function.py
@@ -47,9 +53,23 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
         return FunctionComparison(answer="not evaluated", sentence=f"not evaluated: {broken}", **facts)
     gaps = [gap for state, rows in states for gap in _gaps_of(state, rows)]
     beyond = [gap for gap in gaps if gap.float64 > SAME]
+    swept, roots = measured.get("swept", ()), measured.get("roots", ("", ""))
+    elsewhere = [gap for one in swept if one["state"] not in TIES for gap in find_swept_gaps(one)]
     changed = _changed_integers(measured["states"])
+    ranges = [one for one in swept if len(set(one.get("as_run", ()))) > 1 and not find_swept_gaps(one)]
+    is_beyond_run = not beyond and not changed and bool(elsewhere)
+    beyond = beyond or ([] if changed else elsewhere)
     first = next((gap.state for gap in beyond), "")
     shown = sorted((gap for gap in beyond if gap.state == first), key=lambda gap: -gap.float64)
+    gaps_of_conditions, doubts = judge_conditions(measured.get("conditions", ()), roots)
+    doubts += [
+        f"at {one['state']}, the results of the {('baseline', 'candidate')[one['as_run'].index(False)]} alone are not "
+        "finite as run, although they are in float64"
+        for one in ranges
+    ]
+    doubts += [
+        f"at {one['state']}, a tie, they differ" for one in swept if one["state"] in TIES and find_swept_gaps(one)
+    ]
     kind = min((row["type"] for _, rows in states for row in rows), key=_width, default="")
     kind = min([kind, *measured.get("types", ())], key=_width)
     as_run = max((gap.as_run for gap in gaps if gap.as_run is not None), default=None)
@@ -58,17 +78,92 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
         sentence="",
         results=len(states[0][1]),
         states=tuple(state for state, _ in states),
+        swept=tuple(one["state"] for one in swept),
+        is_beyond_run=is_beyond_run,
+        doubts=tuple(doubts),
         gap=max((gap.float64 for gap in gaps), default=0.0),
         as_run=as_run,
         type=kind,
         gaps=tuple(shown[:MAX_GAPS]),
+        differing=tuple(dict.fromkeys(gap.state for gap in beyond)),
         rounding=tuple(_rounding(states)),
         worst_gradient=_worst_gradient(states),
         band=_band(measured.get("curves", {})),
         power=_power(measured),
+        not_evaluated=(*measured.get("not_evaluated", ()), *_say_lost(measured), *gaps_of_conditions),
         **facts,
     )
-    return found.model_copy(update={"sentence": _say(found, changed)})
+    turned = next((one["turned"] for one in swept if one["state"] == first), ())
+    where = next((_say_condition(one, root) for one in turned for root in roots if one["file"].startswith(root)), "")
+    return found.model_copy(update={"sentence": _say(found, changed, where)})
+
+
+def find_swept_gaps(state: Mapping[str, Any]) -> list[ResultGap]:
+    """Return the differences at a state that no run reached, beyond rounding, the largest first.
+
+    Far from a run's weights rounding grows: the limit is FAR there, SAME at a run's own weights, and NOISE times the
+    effect of a last bit of the weights.
+    """
+    rows, near = state["results"], state["state"].startswith(NEAR)
+    floats = [row for row in rows if "finite" in row]
+    found = []
+    for row, size in zip(floats, sizes_of(floats), strict=True):
+        if row["finite"][0] != row["finite"][1]:
+            found.append(_gap(state, row, inf))
+        elif row["float64"] > (SAME if near else FAR) * size + NOISE * row.get("noise", 0.0):
+            found.append(_gap(state, row, row["float64"] / size))
+    found += [
+        _gap(state, row, 1.0) for row in rows if "finite" not in row and row["as_run"] and not row.get("noise", 0.0)
+    ]
+    return sorted(found, key=lambda gap: -gap.float64)
+
+
+def _gap(state: Mapping[str, Any], row: Row, size: float) -> ResultGap:
+    return ResultGap(state=state["state"], role=row["role"], meaning=row["meaning"], float64=size, as_run=None)
+
+
+def judge_conditions(arms: Sequence[Mapping[str, Any]], roots: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what the conditions that only one arm has leave unknown, and what they leave unsure; a sentence each.
+
+    Unknown: conditions of one arm, without a counterpart in the other, that all went one way. roots: the checkouts.
+    """
+    if not arms:
+        return [], []
+    kinds = [Counter((*one["constants"], one["end"]) for one in arm["all"]) for arm in arms]
+    gaps, doubts = [], []
+    for n, (arm, root) in enumerate(zip(arms, roots, strict=True)):
+        new = kinds[n] - kinds[1 - n]
+        alone = [one for one in arm["one_sided"] if new[(*one["constants"], one["end"])]]
+        places = list(dict.fromkeys(_say_condition(one, root) for one in arm["one_sided"]))
+        if not places:
+            continue
+        more = f" and {len(places) - SHOWN_PLACES} more" if len(places) > SHOWN_PLACES else ""
+        sentence = f"{'; '.join(places[:SHOWN_PLACES])}{more} went one way only, in every state that was tried"
+        if alone and len(alone) == new.total():
+            gaps.append(sentence)
+        else:
+            doubts.append(sentence)
+    hidden = sum(arm["hidden"] for arm in arms)
+    if hidden:
+        doubts.append(f"{counted(hidden, 'condition')} of the difference cannot be watched")
+    return gaps, doubts
+
+
+def _say_lost(measured: Mapping[str, Any]) -> Iterable[str]:
+    if lost := measured.get("lost_state"):
+        more = f" and {len(lost) - SHOWN_PLACES} more" if len(lost) > SHOWN_PLACES else ""
+        yield f"only one arm's step carries {', '.join(lost[:SHOWN_PLACES])}{more} from call to call"
+
+
+def _say_condition(condition: Mapping[str, Any], root: str) -> str:
+    """Return a condition's source line: `optimizer.py:81 if norm > 5000`."""
+    file, line = condition["file"], condition["line"]
+    if not file:
+        return "a condition without a source line"
+    text = linecache.getline(file, line).strip().rstrip(":")
+    return f"{file.removeprefix(f'{root}/')}:{line}" + (
+        f" `{text[:MAX_CODE]}{'…' * (len(text) > MAX_CODE)}`" if text else ""
+    )
 
 
 def _compared(rows: Iterable[Row]) -> Iterable[Row]:
@@ -257,11 +352,13 @@ def _say_power(power: FunctionPower | None) -> str:
     return f"; a change of the learning rate by {show_relative(power.float64)} would have been found{alone}"
 
 
-def _say(found: FunctionComparison, changed: str) -> str:
+def _say(found: FunctionComparison, changed: str, where: str = "") -> str:
     kind = f" ({found.type})" if found.type else ""
     as_run = f"; as run they differ by up to {show_relative(found.as_run)}{kind}" if found.as_run else ""
     if found.answer == "same":
-        steps = counted(len(found.states), "step")
+        steps = counted(len(found.states), "step") + (
+            f" and {counted(len(found.swept), 'state')} that no run reached" if found.swept else ""
+        )
         equal = f"equal to {found.gap:.1g}" if found.gap else "equal in every bit"
         return (
             f"same function: {found.results} results of {steps} are {equal} in float64{as_run}{_say_power(found.power)}"
@@ -270,6 +367,10 @@ def _say(found: FunctionComparison, changed: str) -> str:
         return f"another function: {changed} differs"
     worst = found.gaps[0]
     name = name_result(worst.role, worst.meaning)
+    if found.is_beyond_run:
+        how = "is finite in one arm only" if worst.float64 == inf else f"differs by {worst.float64:.1g}"
+        line = f": {where}" if where else ""
+        return f"another function: {name} {how} in float64 at a state that no run reached, {worst.state}{line}"
     sentence = f"another function: {name} differs by {worst.float64:.1g} in float64 at {worst.state}{as_run}"
     if max(gap.float64 for gap in found.gaps) <= SMALL:
         sentence += "; a difference of this size is usually a constant rounded to bf16, or a table computed in float32"

@@ -5,6 +5,7 @@ comes, stay unchanged.
 """
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from tasks.launch.backend import LaunchError
@@ -27,6 +28,7 @@ def observe_arm(
     evaluated: int = 0,
     profile: tuple[int, int] | None = None,
     batches: int = 1,
+    changed: Sequence[str] = (),
 ) -> Observation:
     """Run the plan's command until its step is recorded and profiled; return the record of the step's first call.
 
@@ -34,7 +36,8 @@ def observe_arm(
 
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
     tensors: evaluate the call `evaluated` operation by operation. profile: first and last call to profile. Calls count
-    from 0. batches: number of calls whose batches are stored.
+    from 0. batches: number of calls whose batches are stored. changed: files of the checkout whose conditions are
+    watched.
     If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
@@ -51,6 +54,8 @@ def observe_arm(
         profile=profile,
         batches=batches,
         platform=plan.config.get("hardware", ""),
+        root=plan.checkout or "",
+        changed=list(changed),
     )
     if tensors:
         own["OPENBLAS_NUM_THREADS"] = "1"  # a second thread doubles the CPU time of small products
@@ -68,6 +73,11 @@ def make_run_folder(plan: RunPlan, folder: Path) -> RunPlan:
     Path(moved.directory).mkdir(parents=True, exist_ok=True)
     Path(moved.directory, "config.yml").write_text(config_text(moved), encoding="utf-8")
     return moved
+
+
+def end_after(plan: RunPlan, steps: int) -> RunPlan:
+    """Return a plan of the same run that ends after some steps."""
+    return plan.model_copy(update={"argv": (*(w for w in plan.argv if not w.startswith("steps=")), f"steps={steps}")})
 
 
 def read_ended(folder: Path, arm: str) -> Observation:

@@ -1,37 +1,55 @@
 """Records the training steps of both arms for experiments: program, state and batches, in processes of their own."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 from tasks.experiments.observe_arm import observe_arm
 from tasks.observe.recorder import read_observation
 from tasks.records import Observation, RunPlan
+from tasks.resolve.changed_code import changed_between
 from tasks.store.atomic import write_atomically
+from tasks.store.documents import model_from_json, read_document
+from tasks.store.json_records import model_to_json
 
 BATCHES = 20  # recorded batches; fewer if the run has fewer steps
 SIDES = ("baseline", "candidate")
 FOLDER = "experiments"  # in a comparison's folder
 IDENTITY = "plan-identity.txt"  # of the recorded plan
+PLAN = "plan.json"  # the recorded plan
 
 type Both[T] = tuple[T, T]
 
 
 def record_arms(plans: Both[RunPlan], folders: Both[Path]) -> Both[Observation]:
     """Return the observations of both steps; start only the arms whose step is not recorded in its folder."""
+    changed = changed_between(*plans)
+    files = changed.files if changed else ()
     with ThreadPoolExecutor(len(plans)) as pool:
-        left, right = pool.map(record_arm, plans, folders)
+        left, right = pool.map(record_arm, plans, folders, repeat(files))
     return left, right
 
 
-def record_arm(plan: RunPlan, folder: Path) -> Observation:
+def record_arm(plan: RunPlan, folder: Path, changed: Sequence[str] = ()) -> Observation:
     """Return the observation of a plan's step: the recorded one, else a new one, for which its trainer starts."""
-    identity = folder / IDENTITY
+    identity, kept = folder / IDENTITY, folder / PLAN
     if identity.is_file() and identity.read_text(encoding="utf-8") == plan.identity:
+        if not kept.exists():  # recorded by an older version
+            write_atomically(kept, model_to_json(plan))
         return read_observation(folder, plan.arm)
-    found = observe_arm(plan, folder, tensors=False, batches=min(BATCHES, int(plan.config["steps"])))
+    batches = min(BATCHES, int(plan.config["steps"]))
+    found = observe_arm(plan, folder, tensors=False, batches=batches, changed=changed)
     if found.step is not None:
+        write_atomically(kept, model_to_json(plan))
         write_atomically(identity, plan.identity)
     return found
+
+
+def read_plans(folder: Path) -> Both[RunPlan] | None:
+    """Return the plans whose steps are recorded below a folder; None if one is missing."""
+    left, right = (read_document(folder / side / PLAN, model_from_json(RunPlan)) for side in SIDES)
+    return None if left is None or right is None else (left, right)
 
 
 def name_problem(observations: Both[Observation], names: Both[str]) -> str:

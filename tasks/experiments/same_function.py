@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from configs.environment import pass_on
+from tasks.diff.cover_change import cover_loop
 from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
@@ -71,9 +72,20 @@ def measure_functions(
         there = f"{free / GIB:.1f} GiB are free: choose a smaller model with --model"
         raise ValueError(f"float64 needs about {needed / GIB:.1f} GiB of memory, {there}")
     say(f"float64 needs about {needed / GIB:.1f} GiB of memory, and {free / GIB:.1f} GiB are free")
+    gaps = cover_loop(observations)
     devices, steps = max(one.devices for one in observations), int(plans[0].config["steps"])
     evaluate_function(recordings, result, devices=devices, steps=steps, say=say)
-    write_atomically(result, json.dumps(json.loads(result.read_text(encoding="utf-8")) | {"plans": identity}))
+    write_atomically(
+        result,
+        json.dumps(
+            json.loads(result.read_text(encoding="utf-8"))
+            | {"plans": identity, "not_evaluated": gaps, "roots": [_root(plan) for plan in plans]}
+        ),
+    )
+
+
+def _root(plan: RunPlan) -> str:
+    return str(Path(plan.checkout).resolve()) if plan.checkout else ""
 
 
 def refuse(why: str) -> FunctionComparison:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from configs.backends import BACKENDS
 from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN, launcher_of
-from tasks.launch.supervise import CANNOT_START, TIMED_OUT
+from tasks.launch.supervise import CANNOT_START, PEAK, TIMED_OUT
 from tasks.records import DeathKind, LogError, RunReading, Source
 from tasks.scrape.death.causes import classify
 from tasks.scrape.prefixes import ABSL
@@ -25,6 +25,7 @@ _EXITS: dict[int | None, tuple[str, DeathKind, str]] = {
     TIMED_OUT: ("TimeLimit", "timeout", "the time limit was reached"),
     CANNOT_START: ("CannotStart", "configuration", "the command could not be started"),
 }
+HOST_PEAK_PATTERN = re.compile(rb"^" + PEAK.encode() + rb"(\d+) MiB$", re.MULTILINE)
 CHUNK = 4 << 20  # bytes in which line breaks are counted at a time
 MAX_LINES = 20  # limit of lines in a refusal
 # lines that are no part of a refusal: empty lines, lines of loggers, of maxview or around a run (`XPK Start: `), and
@@ -52,6 +53,13 @@ def with_place(reading: RunReading, log: Path) -> RunReading:
         places = dict.fromkeys(text_of(match[1]) for match in PLACE_PATTERN.finditer(data, begin, end))
     place = "; then ".join(places) or reading.environment.place
     return reading.model_copy(update={"environment": reading.environment.model_copy(update={"place": place})})
+
+
+def read_host_peak(reading: RunReading, log: Path) -> int | None:
+    """Return the bytes of the largest resident memory that the supervisor noted in the log; None without the note."""
+    with mapped(log, reading.span) as (data, begin, end):
+        peaks = [int(match[1]) for match in HOST_PEAK_PATTERN.finditer(data, begin, end)]
+    return max(peaks) * 2**20 if peaks else None
 
 
 def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReading:

@@ -10,12 +10,12 @@ import polars as pl
 
 from configs.backends import settings_model
 from configs.trainers import trainer_class
-from tasks.ingest.log_causes import find_lost_lines, with_cause, with_place
+from tasks.ingest.log_causes import find_lost_lines, read_host_peak, with_cause, with_place
 from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.metrics.compute_facts import with_facts
 from tasks.observe.kept_program import keep_step_program, read_compiles
-from tasks.observe.shared_start import read_start
+from tasks.observe.shared_start import read_ran, read_start
 from tasks.records import (
     CheckpointProof,
     RunPlan,
@@ -73,8 +73,10 @@ def build_record(
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
         start=read_start(plan),
+        ran=read_ran(plan),
         crossing=directory.read_crossing(),
         program=program,
+        host_peak_b=read_host_peak(reading, directory.log),
         # unknown for a run with several attempts, because their compiled programs are in one folder
         compiles=() if list_earlier_logs(directory.log) else read_compiles(directory.path),
     )

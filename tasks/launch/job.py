@@ -17,7 +17,7 @@ from configs.trainers import trainer_class
 from tasks.launch.backend import WITHOUT, LaunchedRun, LaunchError, Restarted, backend_of, launcher_of
 from tasks.launch.patience import retry_outages
 from tasks.observe.kept_program import program_variables
-from tasks.observe.shared_start import with_shared_start
+from tasks.observe.shared_start import with_recorder
 from tasks.records import RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
 from tasks.store import RunDirectory, Store
@@ -101,8 +101,8 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
 
 
 def with_recording(plan: RunPlan) -> RunPlan:
-    """Return the plan with the variables that make its trainer record its compiled program and share its start."""
-    plan = with_shared_start(plan)
+    """Return the plan with the variables that make its trainer record its program and lines, and share its start."""
+    plan = with_recorder(plan)
     return plan.model_copy(update={"environment": {**plan.environment, **program_variables(plan)}})
 
 

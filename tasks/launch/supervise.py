@@ -9,6 +9,7 @@ group. Uses the standard library only: it starts in milliseconds and can run wit
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ KILLED = float("inf")  # value of the SIGKILL deadline once SIGKILL was sent
 TIMED_OUT = 124  # exit code after the time limit, as of timeout(1)
 LOG_FULL = 128 + signal.SIGXFSZ  # exit code after the log's limit, as of a process that exceeds the file size limit
 CANNOT_START = 127  # exit code if the command cannot be started, as of a shell
+PEAK = "maxview: largest resident memory of a process: "  # before the number of MiB, at the end of a log
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
@@ -60,6 +62,12 @@ def control(option: int, value: int | bytes) -> None:
     """Call prctl(2); does nothing on systems other than Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def peak_bytes() -> int:
+    """Return the largest resident memory of any process that has ended below this one."""
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def main(argv: list[str]) -> int:
@@ -101,6 +109,7 @@ def main(argv: list[str]) -> int:
         code = wait(process, limits, lambda: ended)
         end_group(process.pid)  # the command's children may still run and write to the log
         guard.dismiss()
+        say(f"{PEAK}{peak_bytes() / 2**20:.0f} MiB")
     say(f"XPK End: {stamp()}")
     say(f"EXIT_CODE={code}")
     return code

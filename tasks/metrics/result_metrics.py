@@ -31,6 +31,16 @@ FIRST_CALL = Metric(
     rule="digests of the arrays that each arm's first step is given; float64 gives both steps the baseline's",
     decimals=None, judged="proof", result=True, optional=True,
 )  # fmt: skip
+CHANGE = Metric(
+    name="change_coverage", title="The change", unit="", better="equal",
+    rule="changed lines that ran, and whether all that writes the state was compared", decimals=None,
+    judged="proof", result=True, optional=True,
+)  # fmt: skip
+DATA = Metric(
+    name="data", title="Data", unit="", better="equal",
+    rule="digests of each step's batch; where they differ, the baseline's step in float64 with both batches",
+    decimals=None, judged="proof", result=True, optional=True,
+)  # fmt: skip
 ROUNDING = Metric(
     name="rounding_error", title="Rounding error of the step", unit="%", better="lower",
     rule="distance of each arm's step to the same step in float64, relative to its size", decimals=3,

@@ -1,4 +1,4 @@
-"""Makes a run start from the other arm's first state and batches, and reads the report about this start.
+"""Makes a run note the lines that it executes, and start from the other arm's first state; reads both reports.
 
 An arm is one of the two compared versions of a trainer. The runs of one arm store their start, and the runs of the
 other arm use it.
@@ -8,24 +8,38 @@ import json
 from pathlib import Path
 
 from configs.backends import settings_model
+from tasks.observe.ran_lines import read_ran_lines
 from tasks.observe.recorder import prepare_recorder
-from tasks.records import RunPlan, StartReport
+from tasks.records import RanLines, RunPlan, StartReport
 from tasks.records.run import START_FILE, START_FOLDER
 
 
-def with_shared_start(plan: RunPlan) -> RunPlan:
-    """Return a run's plan with the variables that make its process store its start, or use the other arm's start.
+def with_recorder(plan: RunPlan) -> RunPlan:
+    """Return a run's plan with the variables of the recorder.
 
-    plan.directory must exist. A plan without `start`, or without access to this folder, is returned unchanged.
+    It notes the executed lines of the plan's checkout; with `start`, it stores the run's start or uses the other arm's.
+    plan.directory must exist. A plan without both, or without access to this folder, is returned unchanged.
     """
-    if plan.start is None or not settings_model(plan.backend).shares_files:
+    if (plan.start is None and plan.checkout is None) or not settings_model(plan.backend).shares_files:
         return plan
     folder = Path(plan.directory) / START_FOLDER
     folder.mkdir(exist_ok=True)
-    source = plan.start.taken_from
+    source = plan.start.taken_from if plan.start is not None else None
     start = str(Path(plan.directory).parent / source / START_FOLDER) if source else None
-    variables = prepare_recorder(folder, plan.environment, start=start)
+    changed = (plan.version.different or ()) if plan.version is not None else ()
+    variables = prepare_recorder(
+        folder, plan.environment, start=start, lines_only=plan.start is None, root=plan.checkout or "", changed=changed
+    )
     return plan.model_copy(update={"environment": {**plan.environment, **variables}})
+
+
+def read_ran(plan: RunPlan) -> RanLines | None:
+    """Return the lines that a run executed; None without a checkout."""
+    if plan.checkout is None:
+        return None
+    if not settings_model(plan.backend).shares_files:
+        return RanLines(problem="its runs are in pods, which have no common folder")
+    return read_ran_lines([Path(plan.directory) / START_FOLDER])
 
 
 def read_start(plan: RunPlan) -> StartReport | None:

@@ -10,6 +10,7 @@ from configs.exports import import_on_use
 
 if TYPE_CHECKING:
     from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect, LedgerEntry, Mark
+    from tasks.records.change import ChangeCoverage, ChangedCode, ChangedStatement, RanLines, UnseenLines
     from tasks.records.checkpoint_proof import (
         LEVELS,
         CheckpointEvent,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         TimeExplanation,
     )
     from tasks.records.function import FunctionComparison, FunctionPower, ResultGap, RoundingBand, RoundingError
+    from tasks.records.host_times import HostTimes, Span
     from tasks.records.json_numbers import metric_from_json, number_from_json, number_to_json, step_from_json
     from tasks.records.log_reading import (
         RANK_MEMORY_SCHEMA,
@@ -91,7 +93,7 @@ if TYPE_CHECKING:
     )
     from tasks.records.next_step import NextStep
     from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
-    from tasks.records.observation import Observation, Root, TensorComparison
+    from tasks.records.observation import LoopRecord, Observation, Root, TensorComparison
     from tasks.records.plan import (
         ArmOverrides,
         CodeVersion,

@@ -9,11 +9,14 @@ from typing import Literal
 from pydantic import computed_field, model_validator
 
 from configs.frozen import Frozen
+from tasks.records.change import ChangeCoverage
 from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
 from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.compiled import ProgramComparison
+from tasks.records.data import DataComparison
 from tasks.records.explanation import Explanation
 from tasks.records.function import FunctionComparison
+from tasks.records.host_times import HostTimes
 from tasks.records.log_reading import Coverage, Environment, Stall
 from tasks.records.next_step import NextStep, read_older_command
 from tasks.records.plan import CodeVersion, Commit
@@ -190,15 +193,20 @@ class ComparisonRecord(Frozen):
     next_step: NextStep | None = None  # the most useful step after this; None: none
     parities: tuple[Parity, ...] = ()  # the loss first
     times: tuple[TimeAccount, ...] = ()  # one account per run with enough step times, or that died and has dates
-    equal_by_construction: str = ""  # why the arms' times cannot differ; empty: they can
+    equal_by_construction: str = ""  # what makes both arms equal in program and host loop; empty: they may differ
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that are not in the other arm, the newest first
     code: dict[str, CodeVersion] = {}  # arm -> its version, if the arms are refs
     checkpoints: CheckpointDifference | None = None  # at the last common step; None without one
     trained: bool = True  # False: only the programs were compared, by experiments
+    asked: tuple[str, ...] = ()  # the questions of an untrained comparison: "function", "time"; empty if it is trained
+    not_tried: str = ""  # the end of an untrained comparison's headline: what its questions leave out
     aa: bool = False  # whether this is an A/A control, whose arms should be equal
     programs: ProgramComparison | None = None  # None unless the arms were compiled and not trained
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
+    host: HostTimes | None = None  # both host loops without their program; None: not tried
     function: FunctionComparison | None = None  # both steps in float64; None if not tried
+    coverage: ChangeCoverage | None = None  # what of the change was covered; None: the arms are no two checkouts
+    data: DataComparison | None = None  # the batches of both recorded steps; None: not tried
     explanation: Explanation | None = None  # causes of the difference; None if not examined
 
     _older = model_validator(mode="before")(read_older_command)

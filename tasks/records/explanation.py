@@ -73,6 +73,11 @@ class LiveBuffer(Frozen):
     baseline_line: CodeLine | None = None  # *_line: None for arguments and arrays without a source line
     candidate_line: CodeLine | None = None
 
+    @property
+    def line(self) -> CodeLine | None:
+        """The candidate's line, else the baseline's."""
+        return self.candidate_line or self.baseline_line
+
 
 class MemoryExplanation(Frozen):
     """The memory peak per device, and the buffers that differ most, from XLA's buffer assignment."""
@@ -92,6 +97,11 @@ class TimeDifference(Frozen):
     candidate_line: CodeLine | None = None
     sure: bool = True  # exceeds 2 % of a step plus twice the spread between the steps of an arm
     sentence: str
+
+    @property
+    def line(self) -> CodeLine | None:
+        """The candidate's line, else the baseline's."""
+        return self.candidate_line or self.baseline_line
 
 
 class TimeExplanation(Frozen):
@@ -123,6 +133,16 @@ class Explanation(Frozen):
     def root(self) -> Root | None:
         """The place where the arms' functions begin to differ; None if it was not found."""
         return (self.tensors.first or self.tensors.roots[0]) if self.tensors and self.tensors.roots else None
+
+    def line_of_cost(self, *, memory: bool) -> CodeLine | None:
+        """Return the line that explains another peak of memory, or another time; None: unknown.
+
+        A line that a commit between the arms changed; else the line with the largest difference.
+        """
+        rows: tuple[LiveBuffer | TimeDifference, ...] = self.time.differences if self.time else ()
+        if memory:
+            rows = self.memory.buffers if self.memory else ()
+        return next((row.line for row in rows[:1]), None) if not self.lines or not rows else self.lines[0]
 
     @property
     def commit_of_root(self) -> str:

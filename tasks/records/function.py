@@ -60,15 +60,20 @@ class FunctionComparison(Frozen):
     sentence: str  # the answer with its figure; why, if it was not evaluated
     results: int = 0  # number of compared floating-point results of a step
     states: tuple[str, ...] = ()  # names of the compared steps
+    swept: tuple[str, ...] = ()  # names of the states that no run reached, at which both steps were compared, too
+    is_beyond_run: bool = False  # whether the steps differ only at such a state
+    doubts: tuple[str, ...] = ()  # why "same" is likely and not sure, a sentence each
     gap: float = 0.0  # the largest relative difference in float64
     as_run: float | None = None  # the largest relative difference as run
     type: str = ""  # the narrowest floating-point type of the programs: "bf16"
     gaps: tuple[ResultGap, ...] = ()  # the largest ones, at the first state that has any beyond the limit
+    differing: tuple[str, ...] = ()  # names of the states at which a result differs beyond the limit
     rounding: tuple[RoundingError, ...] = ()  # one per quantity
     worst_gradient: RoundingError | None = None  # the gradient whose rounding error grew most
     band: RoundingBand | None = None
     power: FunctionPower | None = None  # None if no weight moves
     unmatched: tuple[str, ...] = ()  # arguments without a counterpart, "baseline: …" or "candidate: …"
+    not_evaluated: tuple[str, ...] = ()  # why "same" cannot be said although the results agree, a sentence each
     stands_for: str = ""  # how the evaluated programs differ from the runs': another model or device
     devices: int = 1
     seconds: float = 0.0

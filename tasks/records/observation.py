@@ -37,6 +37,20 @@ class ObservedArray(Frozen):
     _older = ignore_older("largest")
 
 
+class LoopRecord(Frozen):
+    """The training loop between the recorded calls of its step: its other functions, and who else writes the state."""
+
+    calls: int  # recorded calls of the step
+    others: dict[str, int] = {}  # other jitted function -> its calls between them, the most frequent first
+    writers: dict[str, int] = {}  # function -> arrays of a state that it writes, which the step is given or it carries
+    outside: int = 0  # arrays in the step's state that no jitted function returned
+    beside: int = 0  # arrays with the shapes of weights that are made anew outside of jitted functions
+    programs: int = 1  # distinct programs that the step ran
+    changed_at: tuple[int, ...] = ()  # calls that ran another program than the first one, from 0
+    digests: dict[str, str] = {}  # other function -> digest of its program; empty: it has several programs
+    callbacks: dict[str, int] = {}  # function of Python that the step calls for a value -> number of places
+
+
 class Observation(Frozen):
     """The first call of an arm's training step, recorded in the arm's process."""
 
@@ -52,6 +66,7 @@ class Observation(Frozen):
     kept: tuple[int, ...] | None = None  # indices of the arguments that the program reads; None: unknown
     # for each argument of the second call the index of the first call's result that it is; None: no second call
     feeds: tuple[int | None, ...] | None = None
+    loop: LoopRecord | None = None  # None: the step's program did not really run
     notes: tuple[str, ...] = ()  # failures, one sentence each
     _older = ignore_older("call", "processes", "program", "profile", "seconds", "peak_bytes")
 

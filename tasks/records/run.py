@@ -8,6 +8,7 @@ import polars as pl
 from pydantic import field_serializer, field_validator
 
 from configs.frozen import Frozen
+from tasks.records.change import RanLines
 from tasks.records.checkpoint_proof import CheckpointProof, CrossRestore
 from tasks.records.json_numbers import rows_from_json, rows_to_json
 from tasks.records.log_reading import RunReading, StepCompile
@@ -49,6 +50,10 @@ class RunRecord(Frozen):
     crossing: CrossRestore | None = None  # only of MaxText: maxview's trainer reports its cross restore in `program`
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
     compiles: tuple[StepCompile, ...] = ()  # of the training step, from files that JAX wrote
+    ran: RanLines | None = None  # lines of the trainer's checkout that it executed; None: without a checkout
+    # parameters with equal bits in its first and last verified checkpoint, if it reports no digests; None: not compared
+    frozen: tuple[str, ...] | None = None
+    host_peak_b: int | None = None  # largest resident memory of one of its processes, by our supervisor; None: unknown
     facts: RunFacts | None = None  # None in records of older versions; see `tasks.metrics.compute_facts`
 
     @property

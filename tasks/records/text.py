@@ -8,6 +8,8 @@ from rich.markup import escape
 
 MAX_DECIMALS = 6  # of a percentage
 GIGA, MEGA = 1e9, 1e6
+_PLACE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.\w{1,5}:\d{1,7}")  # a source file and a line
+_SEARCHED = 20_000  # characters of a long text that are searched for a place
 # Colour codes are removed. Other escape sequences are shown as text, because they could hide output.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -53,11 +55,19 @@ def visible_lines(text: str, keep: int = 2_000) -> str:
 
 
 def shorten(text: str, keep: int) -> str:
-    """Return the text; if longer than `keep` characters, a note replaces its middle."""
+    """Return the text; if longer than `keep` characters, a note replaces its middle, with the first place in it."""
     if len(text) <= keep:
         return text
     tail = keep // 4
-    return f"{text[: keep - tail]} … [{len(text) - keep:,} characters left out] … {text[-tail:]}"
+    # file and line: a reader looks for nothing else
+    cut = (
+        one[0]
+        for one in _PLACE.finditer(text, 0, _SEARCHED)
+        if keep - tail < one.end() and one.start() < len(text) - tail
+    )
+    place = next(cut, "")
+    at = f": {place}" if place else ""
+    return f"{text[: keep - tail]} … [{len(text) - keep:,} characters left out{at}] … {text[-tail:]}"
 
 
 def show_interval(estimate: float, low: float, high: float, limit: float = inf) -> str:

@@ -156,8 +156,8 @@ def _commit(clone: Path, kept: Path, head: ResolvedRef) -> tuple[str, tuple[str,
     """
     with tempfile.TemporaryDirectory(dir=kept) as folder:
         index = Path(folder) / "index"
-        with suppress(FileNotFoundError):  # its times spare git from reading every file
-            shutil.copyfile(_path_of(clone, "index"), index)
+        with suppress(FileNotFoundError):  # its times, and its own, tell git which files to read again
+            shutil.copy2(_path_of(clone, "index"), index)
         places = {"GIT_INDEX_FILE": str(index), "GIT_OBJECT_DIRECTORY": str(kept / "objects")}
         run_git(["add", "--all"], folder=clone, variables=places)
         tree = run_git(["write-tree"], folder=clone, variables=places)

@@ -23,7 +23,7 @@ from configs.errors import ConfigError
 from tasks.diff import exit_status
 from tasks.diff.next_step import find_deciding_row
 from tasks.publish.content.row_values import show_percent
-from tasks.publish.content.verdict_words import OUTCOMES, WORST_FIRST, outcome_of
+from tasks.publish.content.verdict_words import OUTCOMES, WORST_FIRST, outcome_of, tell_outcome
 from tasks.records import ComparisonRecord
 from tasks.resolve.refs import WORKING_TREE
 from tasks.services.flow_names import show_name
@@ -122,7 +122,7 @@ def name_outcome(comparisons: Sequence[ComparisonRecord]) -> None:
         count = sum(outcome_of(record) == outcome for record in comparisons)
         words = "" if outcome == "same" else f"{count} of {len(comparisons)}"
     else:
-        words = show_percent(row) if row is not None and outcome != "same" else ""
+        words = show_percent(row) if row is not None and outcome != "same" else tell_outcome(worst)
     name = f"{OUTCOME.sub('', flow_run.name or '')} · {OUTCOMES[outcome].sign} {words or outcome}"
     with unless_away(), get_client(sync_client=True) as client:
         client.update_flow_run(UUID(flow_run.id), name=show_name(name))

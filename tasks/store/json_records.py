@@ -89,6 +89,8 @@ def _without_non_finite(value: Any, pointer: str, pointers: list[str]) -> Any:
         return written
     if isinstance(value, dict):
         return {k: _without_non_finite(v, f"{pointer}/{_escape(str(k))}", pointers) for k, v in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)  # of strings, numbers or pairs of them
     if isinstance(value, list | tuple):
         return [_without_non_finite(v, f"{pointer}/{i}", pointers) for i, v in enumerate(value)]
     return value

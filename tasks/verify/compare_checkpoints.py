@@ -25,6 +25,7 @@ from tasks.verify.layout import (
     DamagedFile,
     FoundStep,
     find_steps,
+    find_unfinished,
     name_steps,
     open_path,
     read_metadata,
@@ -85,6 +86,28 @@ def compare_arms(
         )
 
 
+def find_frozen(run: RunRecord, store: Store) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the parameters with equal bits in a run's first and last verified checkpoint, and all its parameters.
+
+    None without two checkpoints that can be read.
+    """
+    proofs = sorted((proof for proof in run.proofs if proof.ok and proof.step is not None), key=_step_of)
+    if len(proofs) < 2:
+        return None
+    try:
+        found = compare_checkpoints(*(_find_saved(run, proof, store) for proof in (proofs[0], proofs[-1])))
+    except CheckpointError:
+        return None
+    parameters = [array for array in found.arrays if array.role == "parameter" and array.values is not None]
+    equal = sorted(array.names[0] for array in parameters if array.exact)
+    return tuple(equal), tuple(sorted(array.names[0] for array in parameters))
+
+
+def _step_of(proof: CheckpointProof) -> int:
+    assert proof.step is not None
+    return proof.step
+
+
 def _find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.Path:
     """Return the current path of a verified checkpoint.
 
@@ -107,7 +130,28 @@ def compare_checkpoints(
     models, with the first parameter whose path or shape differs.
     """
     with reusing_memory(), reporting_unreachable_buckets(open_path(path), open_path(other)):
-        return _compare_steps(*_choose_steps(path, other), on_progress)
+        steps = _choose_steps(path, other)
+        found = _compare_steps(*steps, on_progress)
+        given = [one.path for one in steps] == [open_path(path), open_path(other)]
+        if given or steps[0].step is None:
+            return found
+        lacking, unfinished = _find_lacking((path, other), steps[0].step)
+        return found.model_copy(update={"lacking": tuple(lacking), "unfinished": unfinished})
+
+
+def _find_lacking(paths: Sequence[str | os.PathLike[str]], common: int) -> tuple[list[str], int]:
+    """Return a sentence for each step after `common` that one run lacks, and how many of them it began to save."""
+    runs = [{found.step: found.path for found in find_steps(path) if (found.step or 0) > common} for path in paths]
+    begun = [{found.step for found in find_unfinished(path, list(runs[n]))} for n, path in enumerate(paths)]
+    sentences, unfinished = [], 0
+    for number, path in enumerate(paths):
+        for step in sorted((runs[1 - number].keys() | begun[number]) - runs[number].keys(), key=lambda one: one or 0):
+            if (step or 0) <= common:
+                continue
+            unfinished += step in begun[number]
+            why = "its save was not finished" if step in begun[number] else "the other has it"
+            sentences.append(f"{os.fspath(path)} lacks step {step}: {why}")
+    return sentences, unfinished
 
 
 def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None) -> CheckpointDifference:

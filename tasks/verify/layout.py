@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -110,6 +110,20 @@ def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
         f"{folder}: holds no Orbax checkpoint (no folder of a step with {STEP_METADATA} or items/); give the folder of "
         "a step such as …/checkpoints/9, a checkpoints folder, or a run's folder"
     )
+
+
+def find_unfinished(path: str | os.PathLike[str], finished: Collection[int | None] = ()) -> list[FoundStep]:
+    """Return the unfinished saves beside the steps of a run, sorted by step, without those of `finished` steps.
+
+    path: the run's folder, or its `checkpoints` folder; a step has none. Raises CheckpointError if it cannot be read.
+    """
+    root = open_path(path)
+    names = _list_names(root)
+    if TMP_MARK in root.name or names & _MARKS:
+        return []
+    folder = root / "checkpoints" if "checkpoints" in names else root
+    found = {step_number(name): folder / name for name in sorted(_list_names(folder)) if TMP_MARK in name}
+    return [FoundStep(step, found[step]) for step in sorted(found, key=lambda one: one or 0) if step not in finished]
 
 
 def _list_names(root: epath.Path) -> set[str]:

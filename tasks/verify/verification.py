@@ -25,6 +25,7 @@ from tasks.verify.layout import (
     Item,
     find_items,
     find_steps,
+    find_unfinished,
     list_files,
     name_steps,
     open_path,
@@ -128,6 +129,7 @@ def verify_checkpoints(
 ) -> Iterator[CheckpointProof]:
     """Yield the proof of each step at `path` (a run's folder, its checkpoints folder, or one step), sorted by step.
 
+    An unfinished save beside them has a proof with a problem, unless a later one has finished the step.
     A step that has a manifest, but no folder any more, has a proof too: it is `retired` if there are steps and all are
     newer, because a checkpoint manager deletes the oldest steps; otherwise it has a problem. Raises CheckpointError if
     there is neither a step nor such a manifest, and between two proofs if the bucket becomes unreachable.
@@ -142,8 +144,9 @@ def verify_checkpoints(
         gone = [] if "://" in str(root) else find_gone(root)
         if not gone:
             raise
+    lost = find_unfinished(root, [found.step for found in steps]) if steps else []
     oldest = min((found.step for found in steps if found.step is not None), default=-1)
-    for found in sorted([*steps, *gone], key=lambda found: found.step or 0):
+    for found in sorted([*steps, *gone, *lost], key=lambda found: found.step or 0):
         if found in gone:
             yield _prove_gone(found, retired=found.step is not None and found.step < oldest)
         else:

@@ -59,9 +59,13 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
 ) -> None:
     # each arm compiles for itself
     first = maxview("compare", "linen-vs-nnx", *SMALL, "--out", "o", "--json", environment=user_environment)
-    assert first.returncode == 0, first.stderr
     (comparison,) = json.loads(first.stdout)
-    assert comparison["verdict"] == "same"
+    differ = {row["metric"] for row in comparison["rows"] if row["verdict"] not in ("same", "not judged")}
+    # beside other tests the time of two host loops may stay open
+    assert differ <= {"step_time_s", "step_cpu_time_s"}, comparison["headline"]
+    assert comparison["host"] is None or not comparison["host"]["problem"]
+    status = {"same": 0, "unknown": 3, "regressed": 1, "improved": 0}[comparison["verdict"]]
+    assert first.returncode == status, first.stderr
     assert {floor["name"]: floor["holds"] for floor in comparison["floors"]} == {
         "same program": True,
         "same bits": True,
@@ -87,7 +91,7 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
 
     before = {record.log: os.stat(record.log).st_mtime_ns for record in records.values()}
     second = maxview("compare", "linen-vs-nnx", *SMALL, "--out", "o", "--json")
-    assert second.returncode == 0, second.stderr
+    assert second.returncode == status, second.stderr
     assert "finished before" in second.stderr
     assert {log: os.stat(log).st_mtime_ns for log in before} == before
     again = json.loads(second.stdout)[0]
@@ -96,9 +100,9 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
 
     runs = ask(prefect_server, "flow_runs", {"flows": {"name": {"any_": ["compare"]}}})
     ours = [run for run in runs if run["parameters"]["out"] == str(tmp_path / "o")]
-    names = [run["name"] for run in ours if run["state"]["name"] == "Same"]
+    names = [run["name"] for run in ours if run["state"]["name"] == comparison["verdict"].title()]
     assert len(names) == 2
-    assert set(names) == {"01_base: linen vs nnx on cpu · = same"}
+    assert {name.rpartition(" · ")[0] for name in names} == {"01_base: linen vs nnx on cpu"}
     only_ours = {"flow_runs": {"id": {"any_": [run["id"] for run in ours]}}}
 
     def states() -> set[str]:
@@ -149,8 +153,11 @@ def test_killed_flows_and_trainers_resume(
 
     holding.go.touch()
     again = maxview(*words, "--json", **holding.at("-nnx-", 51))
-    assert again.returncode == 0, again.stderr
     (comparison,) = json.loads(again.stdout)
+    # one run of each cannot tell whether two host loops take equal time on a processor
+    assert again.returncode == {"same": 0, "improved": 0, "regressed": 1, "unknown": 3}[comparison["verdict"]]
+    differ = {row["metric"] for row in comparison["rows"] if row["verdict"] not in ("same", "not judged")}
+    assert differ <= {"step_time_s", "step_cpu_time_s"}, again.stderr
     # the interrupted and the uninterrupted arm end with the same bits
     assert {floor["name"]: floor["holds"] for floor in comparison["floors"]}["same bits"] is True
     # linen continued from a checkpoint once, and its log is the log of the whole run

@@ -146,16 +146,14 @@ def test_the_optimizer_equals_maxtexts_from_the_same_gradients(
 def test_ten_steps_equal_maxtexts(name: str, theirs: dict[str, Arrays], ours: Callable[[str], Any]) -> None:
     expected, found = theirs[name], ours(name)
     # with a warm-up the learning rate begins at 0, and the first step would prove nothing
-    after = ("params", found.params, 1e-5) if name == "dense" else ("once", found.once, 1e-6)
     distances = {
         "loss": (abs(found.loss - float(expected["loss"])), 1e-6),
         "worst gradient, relative": (distance(found.gradients, expected, "gradients"), 1e-4),
-        f"parameters after {'ten steps' if name == 'dense' else 'one step'}": (
-            distance(after[1], expected, after[0]), after[2]
-        ),
         "losses of ten steps": (float(np.max(np.abs(column(found, "loss") - expected["learning/loss"]))), 1e-5),
     }  # fmt: skip
-    if name != "dense":
+    if name == "dense":
+        distances["parameters after ten steps"] = distance(found.params, expected, "params"), 1e-5
+    else:  # not the whole difference: the last bits of the smallest gradients are those of the processor
         distances["one step, beyond its gradients' difference"] = unexplained(config_of(name), found, expected), 1e-6
     for quantity, (far, limit) in distances.items():
         assert far <= limit, quantity

@@ -24,11 +24,12 @@ def verify(
 ) -> int:
     """Verify that checkpoints exist and are complete. Give the folder of a step, of checkpoints, or of a run.
 
-    Exit status 0: every checkpoint is sound, or its manager has deleted it; 1: one is damaged; 2: one is missing or not
-    committed, or lacks the manifest that --check needs.
+    Exit status 0: every checkpoint is sound, or its manager has deleted it; 1: one is damaged, or a save of the run was
+    not finished; 2: one is missing or not committed, or lacks the manifest that --check needs.
 
     With --against, compare the two given steps, or the last step that both runs have. Arrays are paired by path, also
-    between Linen and NNX trees and between scanned and unrolled layers. Exit status 0: equal bit for bit; 1: different.
+    between Linen and NNX trees and between scanned and unrolled layers. A later step that one run lacks is named. Exit
+    status 0: equal bit for bit; 1: different, or one run did not finish a save that the other has.
     """
     if against is not None:
         if len(checkpoints) != 1 or record or check or deep:
@@ -36,6 +37,7 @@ def verify(
         return _compare(checkpoints[0], against, as_json=json_)
     from flows.cli.byte_progress import byte_progress, open_stderr
     from tasks.publish.terminal.checkpoint_report import show_proofs
+    from tasks.verify.layout import TMP_MARK
     from tasks.verify.verification import verify_checkpoints
 
     if record and check:
@@ -54,7 +56,10 @@ def verify(
         show_proofs(proofs, as_json=json_)
     if wrong:
         raise ValueError("\n".join(wrong))
-    return 2 if any(map(_is_wrong_input, proofs)) else 0 if all(p.ok or p.retired for p in proofs) else 1
+    given = {path.rstrip("/") for path in checkpoints}
+    if any(_is_wrong_input(proof) for proof in proofs if TMP_MARK not in proof.path or proof.path in given):
+        return 2
+    return 0 if all(proof.ok or proof.retired for proof in proofs) else 1
 
 
 def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
@@ -65,7 +70,7 @@ def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
     with byte_progress(open_stderr()) as progress:
         found = compare_checkpoints(checkpoint, other, on_progress=progress)
     print_difference(found, as_json=as_json)
-    return 0 if found.equal else 1
+    return 0 if found.equal and not found.unfinished else 1
 
 
 def _is_wrong_input(proof: "CheckpointProof") -> bool:

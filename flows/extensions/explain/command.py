@@ -39,9 +39,11 @@ def explain(
     found = find_subject(subject, store)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     errors.print(say_cost_of_explanation(found.plans, None))
-    explanation = explain_plans(found.plans, found.names, found.folder)
-    errors.print(COST)
-    function = compare_functions(found.plans, found.names, found.folder.parent / FOLDER, say=errors.print)
+    function = found.record.function if found.record is not None else None
+    if function is None:
+        errors.print(COST)
+        function = compare_functions(found.plans, found.names, found.folder.parent / FOLDER, say=errors.print)
+    explanation = explain_plans(found.plans, found.names, found.folder, function=function)
     explanation = explanation.model_copy(update={"function": function})
     if out is not None:
         program = write_kit_of(found.plans, found.names, found.folder, out)

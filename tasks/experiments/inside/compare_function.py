@@ -22,10 +22,18 @@ from typing import Any
 import jax
 import ml_dtypes
 import numpy as np
+from jaxlib.mlir import ir
 
+from tasks.experiments.inside.conditions import (
+    Condition,
+    expose_conditions,
+    find_own_conditions,
+    list_conditions,
+)
 from tasks.experiments.inside.match import ArrayOrigin, find_layer_axes, match
 from tasks.experiments.inside.recorded_step import RecordedStep, Slot, mlir_context
 from tasks.experiments.inside.run_program import RunnableProgram
+from tasks.experiments.inside.sweep import Sweep, SweptArm
 from tasks.experiments.inside.widen import as_run, widen_program
 
 CHAINED = 3  # steps from the first arguments; at a warm-up's step 0 the learning rate is 0
@@ -47,21 +55,53 @@ class FunctionSettings:
     candidate: str
     curve_steps: int = 0  # steps of the chains that give the band of rounding and the late state; 0: none
     curve_s: float = 20.0  # seconds after which these chains end
+    sweep_s: float = 20.0  # seconds for states that no run reached
+
+
+@dataclass(frozen=True)
+class WideText:
+    """A step's program in float64, with the conditions that the other arm's program lacks."""
+
+    text: str
+    own: Sequence[Condition] = ()  # whose ways the program returns
+    hidden: int = 0  # further ones, in parts whose ways cannot be returned
+
+
+def widen_both(steps: Sequence[RecordedStep]) -> list[WideText]:
+    """Return both steps' programs in float64. Raises NoFunction, ValueError, with the arm's name."""
+    texts, conditions = [], []
+    for arm, step in zip(("baseline", "candidate"), steps, strict=True):
+        with naming(arm), mlir_context():
+            texts.append(widen_program(step.text, with_places=True))
+            conditions.append(list_conditions(texts[-1]))
+    found = []
+    for text, mine, other in zip(texts, conditions, reversed(conditions), strict=True):
+        own = find_own_conditions(mine, other)
+        try:
+            with mlir_context():
+                exposed, watched = expose_conditions(text, own)
+        except (ir.MLIRError, ValueError):
+            exposed, watched = text, []
+        found.append(WideText(exposed, watched, len(own) - len(watched)))
+    return found
 
 
 class PreparedArm:
     """One arm's step, compiled as it is and in float64, with the arguments of its first call."""
 
-    def __init__(self, step: RecordedStep, first: Sequence[np.ndarray], batches: Callable[[int], dict[int, Any]]):
+    def __init__(
+        self, step: RecordedStep, first: Sequence[np.ndarray], batches: Callable[[int], dict[int, Any]], wide: WideText
+    ):
         self.step, self.first, self.batches = step, list(first), batches
         with mlir_context():
-            plain, wide = as_run(step.text), widen_program(step.text)
+            plain = as_run(step.text)
         with ThreadPoolExecutor(2) as pool:  # the compiler does not hold Python's lock
             both = (
                 pool.submit(RunnableProgram, plain, step.devices),
-                pool.submit(RunnableProgram, wide, step.devices, quickly=True),
+                pool.submit(RunnableProgram, wide.text, step.devices, quickly=True),
             )
         self.plain, self.wide = (one.result() for one in both)
+        self.swept = SweptArm(self.wide, wide.own)
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)  # give the compiler's half a gigabyte back before the next arm
 
@@ -73,7 +113,7 @@ class PreparedArm:
         wide = program is self.wide
         given = [to_float64(one) for one in arguments] if wide else list(arguments)
         for number in range(1, sys.maxsize):
-            results = program(given)
+            results = self.swept.run(given) if wide else program(given)
             yield results
             for n, output in self.step.fed.items():
                 old, given[n] = given[n], results[output]
@@ -103,8 +143,9 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
             f"the baseline has no counterpart of the candidate's {', '.join(lost[:3])}: their states differ"
         )
     say("compiling both steps, as they are and in float64")
+    texts = widen_both(steps)
     with naming("baseline"):
-        baseline = PreparedArm(steps[0], steps[0].first, steps[0].batch)
+        baseline = PreparedArm(steps[0], steps[0].first, steps[0].batch, texts[0])
 
     def batches(number: int) -> dict[int, Any]:
         theirs = [*steps[0].first]
@@ -116,7 +157,7 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     first = [source.take(steps[0].first) if source else steps[1].first[n] for n, source in enumerate(sources)]
     first = [one.astype(like.dtype) for one, like in zip(first, steps[1].first, strict=True)]
     with naming("candidate"):
-        candidate = PreparedArm(steps[1], first, batches)
+        candidate = PreparedArm(steps[1], first, batches, texts[1])
     outputs = match(steps[0].outputs, steps[1].outputs)
     say(f"running {CHAINED} steps of each")
     states = []
@@ -129,6 +170,7 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
         updates = [{"norm": distance(wide[n], 0.0), "update": distance(wide[n], old)} for n, old in weights.items()]
         weights = {n: wide[n] for n in weights}
     found: dict[str, Any] = {"states": states, "unmatched": unmatched, "curves": {}, "updates": updates}
+    found["lost_state"] = _find_lost_state(steps, sources)
     found |= {"types": list_float_types(step.text for step in steps), "devices": max(step.devices for step in steps)}
     if settings.curve_steps:
         say(f"running {settings.curve_steps} steps for the band of rounding")
@@ -140,6 +182,26 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
             states.append({"state": state, "results": measure_results(steps[1].outputs, outputs, *results)})
 
         _curves(settings, baseline, candidate, found, compare_at)
+
+    def translate(arguments: Sequence[Any]) -> list[Any]:
+        own = [to_float64(one) for one in candidate.first]
+        return [
+            source.take(arguments).astype(mine.dtype) if source else mine
+            for source, mine in zip(sources, own, strict=True)
+        ]
+
+    say("comparing both at states that no run reached")
+    swept = Sweep(
+        step=steps[0], arms=(baseline.swept, candidate.swept), translate=translate, slots=steps[1].outputs,
+        sources=outputs, first=[to_float64(one) for one in baseline.first], steps=settings.curve_steps,
+        plain=[(arm.plain, [one.dtype for one in arm.first]) for arm in (baseline, candidate)],
+    )  # fmt: skip
+    found["swept"] = swept.run(settings.sweep_s)
+    found["conditions"] = [
+        {"own": len(arm.conditions), "hidden": text.hidden, "one_sided": [vars(one) for one in arm.one_sided()],
+         "all": [vars(one) for one in arm.conditions]}
+        for arm, text in zip(swept.arms, texts, strict=True)
+    ]  # fmt: skip
     return found
 
 
@@ -336,6 +398,14 @@ def is_weight(step: RecordedStep, n: int) -> bool:
 def _must_match(slot: Slot) -> bool:
     # a count of the optimizer's, too: in later states its first value would be another step's
     return slot.role == "optimizer" or (slot.role in ("parameter", "data", "quantisation") and slot.is_float)
+
+
+def _find_lost_state(steps: tuple[RecordedStep, RecordedStep], sources: Sequence[ArrayOrigin | None]) -> list[str]:
+    """Return the names of arrays that only one arm's step carries from call to call."""
+    used = {place for source in sources if source for place in source.places}
+    lost = [steps[0].inputs[n] for n in steps[0].fed if n not in used]
+    lost += [steps[1].inputs[n] for n in steps[1].fed if sources[n] is None]
+    return [slot.meaning for slot in lost if slot.role != "random numbers"]
 
 
 def _unmatched(steps: tuple[RecordedStep, RecordedStep], sources: Sequence[ArrayOrigin | None]) -> list[str]:

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +30,7 @@ from tasks.experiments.inside.widen import NoFunction, widen_program
 STEPS = 3  # chained; at a warm-up's step 0 the learning rate is 0
 PROGRAMS = 30  # kept: a case's, which are small beside results
 RESULTS = 5  # kept: of the last sides
+READ = ("data", "parameter", "optimizer", "quantisation")  # roles of arguments that a function is of
 SEGMENTS = "segment"  # in the name of the array with the number of each token's text, 0 for padding
 
 type Arrays = Sequence[Any]
@@ -49,7 +50,7 @@ class RecordedPair:
     batch: str = "same"  # "reversed": the sequences in reverse order; "texts alone": a sequence per text
     parameters: dict[str, Any] = field(default_factory=dict)  # end of a name → {"stack" | "concatenate", "axis"}
     steps: int = STEPS  # number of steps to compare
-    exact: bool = False  # compare the recorded arguments, bit for bit, and run nothing
+    exact: bool = False  # compare the recorded arguments, bit for bit; run the steps only if their programs differ
     planted: str = ""  # kind of change to plant into the right side's program
 
 
@@ -102,13 +103,17 @@ class Twins:
     def compare(self, pair: RecordedPair) -> dict[str, Any]:
         """Return the measured differences of a pair. Raises ValueError with a sentence if it cannot be compared."""
         if pair.exact:
-            return compare_arguments(RecordedStep(Path(pair.left)), RecordedStep(Path(pair.right)))
+            found = compare_arguments(RecordedStep(Path(pair.left)), RecordedStep(Path(pair.right)))
+            if self.read(pair.left).text != self.read(pair.right).text:  # a process may bake a rule into its program
+                found["programs"] = self.compare(replace(pair, exact=False))
+            return found
         left = self.read(pair.left)
         right = Wide(pair.right, pair.planted) if pair.planted else self.read(pair.right)
         step, own = left.step, right.step
-        inputs = join(match(step.inputs, own.inputs), step.inputs, own.inputs, pair.parameters)
+        known = [*step.inputs, *step.unread.values()]  # what only the right side reads is the left side's, too
+        inputs = join(match(known, own.inputs), known, own.inputs, pair.parameters)
         if pair.batch == "texts alone":
-            places = {slot.meaning: n for n, slot in enumerate(step.inputs) if slot.role == "data"}
+            places = {slot.meaning: n for n, slot in enumerate(known) if slot.role == "data"}
             for n, slot in enumerate(own.inputs):
                 if slot.role == "data" and slot.meaning in places:
                     inputs[n] = ArrayOrigin((places[slot.meaning],), lambda values: values[0])
@@ -122,10 +127,10 @@ class Twins:
             )
 
         def given(number: int) -> list[Any]:
-            theirs = list(step.first)
+            theirs = [*step.first, *step.unread_values(number)]
             for n, value in step.batch(number).items():
                 theirs[n] = value
-            theirs = arrange_batch(pair.batch, step, theirs, own)
+            theirs = arrange_batch(pair.batch, known, theirs, own)
             values = [source.take(theirs) if source else own.first[n] for n, source in enumerate(inputs)]
             return [one.astype(like.dtype) for one, like in zip(values, own.first, strict=True)]
 
@@ -145,6 +150,8 @@ class Twins:
         unmatched += [f"right: {slot.meaning}" for slot, one in zip(own.outputs, outputs, strict=True) if one is None]
         digests = [digest_sizes(one[-1]) for one in (theirs, ours)]
         facts = {"change": right.change, "digests": digests, "one_program": left.text == right.text}
+        facts["updates"] = measure_updates((step, own), outputs, (step.first, given(0)), (theirs[0], ours[0]))
+        facts["unread"] = find_unread(step, own, texts=pair.batch == "texts alone")
         return {"states": states, "unmatched": unmatched} | facts
 
 
@@ -178,14 +185,31 @@ def _count_different(left: Any, right: Any) -> int:
     return int(np.any(np.not_equal(*pairs), axis=1).sum())
 
 
-def arrange_batch(batch: str, step: RecordedStep, values: list[Any], own: RecordedStep) -> list[Any]:
+def find_unread(left: RecordedStep, right: RecordedStep, *, texts: bool) -> dict[str, str]:
+    """Return the meaning of each argument of both sides that one side's program does not read, and which side.
+
+    texts: also the texts' numbers if neither side reads them.
+    """
+    sides: dict[str, str] = {}
+    for side, own, other in (("left", left, right), ("right", right, left)):
+        reads = {(slot.role, slot.meaning) for slot in other.inputs}
+        sides |= {
+            one.meaning: side for one in own.unread.values() if one.role in READ and (one.role, one.meaning) in reads
+        }
+    if texts:
+        both = {one.meaning for one in left.unread.values()} & {one.meaning for one in right.unread.values()}
+        sides |= dict.fromkeys((meaning for meaning in sorted(both) if SEGMENTS in meaning), "neither")
+    return sides
+
+
+def arrange_batch(batch: str, slots: Sequence[Slot], values: list[Any], own: RecordedStep) -> list[Any]:
     """Return the left side's arguments with the sequences of its batch in another order, or with a text in each."""
-    data = [n for n, slot in enumerate(step.inputs) if slot.role == "data" and len(slot.shape) > 1]
+    data = [n for n, slot in enumerate(slots) if slot.role == "data" and len(slot.shape) > 1]
     if batch == "reversed":
         return [np.flip(value, 0) if n in data else value for n, value in enumerate(values)]
     if batch == "texts alone":
         rows = next((slot.shape[0] for slot in own.inputs if slot.role == "data" and len(slot.shape) > 1), 0)
-        return split_texts(step.inputs, values, data, rows)
+        return split_texts(slots, values, data, rows)
     return values
 
 
@@ -264,6 +288,27 @@ def measure_twins(
             row |= {"norm": None, "different": int((ours.astype(np.int64) != theirs.astype(np.int64)).sum())}
         rows.append(row)
     return rows
+
+
+def measure_updates(
+    steps: tuple[RecordedStep, RecordedStep],
+    sources: Sequence[ArrayOrigin | None],
+    before: tuple[Arrays, Arrays],
+    after: tuple[Arrays, Arrays],
+) -> list[dict[str, Any]]:
+    """Return the rows of the weights' changes in one step: of plain gradient descent they are all one sees."""
+    moved = []
+    for step, given, results in zip(steps, before, after, strict=True):
+        start = {output: given[n] for n, output in step.fed.items()}
+        moved.append([one - to_float64(start[n]) if _is_weight(step, n) else one for n, one in enumerate(results)])
+    kept = [source if _is_weight(steps[1], n) else None for n, source in enumerate(sources)]
+    kept = [source if source and all(_is_weight(steps[0], n) for n in source.places) else None for source in kept]
+    return [row for row in measure_twins(steps[1].outputs, kept, *moved) if row["float64"] is not None and row["norm"]]
+
+
+def _is_weight(step: RecordedStep, output: int) -> bool:
+    slot = step.outputs[output]
+    return slot.role == "parameter" and slot.is_float and output in step.fed.values()
 
 
 def _fit(left: Any, right: Any) -> dict[str, float | None]:

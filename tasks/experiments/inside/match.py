@@ -1,7 +1,7 @@
 """Matches two arms' arrays by meaning: equal and similar names, stacked and single layers, other shapes of a batch."""
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +10,10 @@ import numpy as np
 
 from tasks.experiments.inside.recorded_step import Slot
 from tasks.observe.inject.maxview_observe.meaning import pair_similar
+from tasks.observe.inject.maxview_observe.stacked_layers import NamedShape, find_stacks
 
 _STACK = re.compile(r"^(.*?(?:layers?|blocks?))\.")  # path of a module that holds stacked layers
 SIMILAR = ("parameter", "optimizer", "metric")  # roles of arrays that two trainers may name in other words
-_INDEX = re.compile(r"(?:^|(?<=\.))(?P<name>[A-Za-z]\w*?)[_.](?P<index>\d+)(?=\.|$)")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ def match(theirs: Sequence[Slot], ours: Sequence[Slot]) -> list[ArrayOrigin | No
     rest, missing = _left_over(theirs, found)
     for singles, stacked, ours_are_single in ((missing, rest, True), (rest, missing, False)):
         lists = (ours, theirs) if ours_are_single else (theirs, ours)
-        for whole, (axis, parts) in _find_stacks(singles, stacked, *lists).items():
+        named = [{n: NamedShape(slots[n].role, slots[n].meaning, slots[n].shape) for n in its}
+                 for its, slots in zip((singles, stacked), lists, strict=True)]  # fmt: skip
+        for whole, (axis, parts) in find_stacks(*named).items():
             if ours_are_single:
                 for index, part in enumerate(parts):
                     found[part] = ArrayOrigin((whole,), _taker(axis, index))
@@ -79,36 +81,6 @@ def _taker(axis: int, index: int) -> Callable[[Sequence[Any]], Any]:
 
 def _stacker(axis: int) -> Callable[[Sequence[Any]], Any]:
     return lambda values: np.stack(values, axis=axis)
-
-
-def _find_stacks(
-    singles: Sequence[int], stacked: Sequence[int], single_slots: Sequence[Slot], stacked_slots: Sequence[Slot]
-) -> dict[int, tuple[int, list[int]]]:
-    """Return stacked slot → (axis of the layers, its layers' slots in order).
-
-    A layer's path has an index where the stacked path has none: `layers_0.mlp.wo` and `layers.mlp.wo`. Where several
-    axes have as many elements as there are layers, the axis that fits most arrays is chosen.
-    """
-    wholes = {(stacked_slots[n].role, stacked_slots[n].meaning): n for n in stacked}
-    groups: dict[int, dict[int, int]] = defaultdict(dict)
-    for n in singles:
-        slot = single_slots[n]
-        for found in _INDEX.finditer(slot.meaning):
-            path = slot.meaning[: found.start()] + found["name"] + slot.meaning[found.end() :]
-            if (whole := wholes.get((slot.role, path))) is not None:
-                groups[whole][int(found["index"])] = n
-    axes: dict[int, list[int]] = {}
-    for whole, parts in groups.items():
-        shape, part = stacked_slots[whole].shape, single_slots[next(iter(parts.values()))].shape
-        axes[whole] = [
-            axis for axis, size in enumerate(shape) if size == len(parts) and shape[:axis] + shape[axis + 1 :] == part
-        ]
-    votes = Counter(axis for fitting in axes.values() for axis in fitting)
-    return {
-        whole: (max(fitting, key=lambda axis: votes[axis]), [groups[whole][index] for index in sorted(groups[whole])])
-        for whole, fitting in axes.items()
-        if fitting
-    }
 
 
 def find_layer_axes(slots: Sequence[Slot]) -> list[int | None]:

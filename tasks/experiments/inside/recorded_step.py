@@ -25,6 +25,7 @@ from tasks.observe.inject.maxview_observe.observation_files import ARGUMENTS, OB
 
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"')
 _RESULT = re.compile(r'"result(.*)"')
+LOSS = "loss"
 # element type in StableHLO → NumPy's type; `_SHORT` covers the other integers and floats
 _TYPES = {
     "i1": "bool",
@@ -85,6 +86,13 @@ class RecordedStep:
         if not any(slot.role == "parameter" for slot in self.inputs):  # Equinox passes flat lists: no name tells a role
             self.inputs = [_as_state(slot) if n in self.fed else slot for n, slot in enumerate(self.inputs)]
         self.outputs = self._find_outputs([split_type(kind) for kind in results])
+        reads = set(self.kept)
+        # index among the call's arguments → slot of an argument that the program does not read: `jit` leaves it out
+        self.unread = {
+            place: Slot(*role, self._stored[name].shape, _type_of(self._stored[name]))
+            for place, (name, role) in enumerate(zip(self.names, roles, strict=True))
+            if place not in reads
+        }
 
     def _find_kept(self, located: Sequence[str]) -> list[int]:
         """Return the index among the call's arguments of each input of the program."""
@@ -124,6 +132,9 @@ class RecordedStep:
             known = (feeding[n].role, feeding[n].meaning) if n in feeding else named.get(n)
             role, meaning = known or ((place[0] if place[0] != "data" else "metric"), place[1])
             found.append(Slot(role, meaning, *kind))
+        numbers = [n for n, slot in enumerate(found) if slot.role == "metric" and slot.is_float and slot.shape == ()]
+        if len(numbers) == 1 and not any(char.isalpha() for char in found[numbers[0]].meaning):
+            found[numbers[0]] = replace(found[numbers[0]], meaning=LOSS)  # a step's one number without a name
         return found
 
     @cached_property
@@ -141,6 +152,14 @@ class RecordedStep:
         while batch_file(self.folder, number).exists():
             number += 1
         return number
+
+    def unread_values(self, number: int) -> list[np.ndarray]:
+        """Return the bits of the arguments that the program does not read, in a call, in the order of `unread`."""
+        turn = number % self.batches
+        file = batch_file(self.folder, turn)
+        stored = np.load(file, allow_pickle=False) if turn else {}
+        values = {key.partition("|")[2]: stored[key] for key in stored}
+        return [values.get(name, self._stored[name]) for name in (self.names[place] for place in self.unread)]
 
     def batch(self, number: int) -> dict[int, np.ndarray]:
         """Return input → value in a call, for inputs that no output feeds; recorded batches are used in turns."""
@@ -191,6 +210,12 @@ def split_type(text: str) -> tuple[tuple[int, ...], str]:
     """Return shape and element type of `tensor<4x8xbf16>`."""
     *sizes, kind = text.removeprefix("tensor<").removesuffix(">").split(",")[0].split("x")
     return tuple(map(int, sizes)), kind
+
+
+def _type_of(values: np.ndarray) -> str:
+    """Return the element type in StableHLO of stored bits; of a bfloat16 those of an integer are stored."""
+    word = next((short for short, long in _WORDS.items() if str(values.dtype).startswith(long)), "i")
+    return "i1" if values.dtype == bool else f"{word}{8 * values.dtype.itemsize}"
 
 
 def numpy_type(kind: str) -> np.dtype[Any]:

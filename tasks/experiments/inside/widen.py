@@ -33,14 +33,17 @@ class NoFunction(ValueError):
     """The program has a part that no float64 arithmetic of XLA can evaluate."""
 
 
-def widen_program(text: str) -> str:
-    """Return the program's text in float64. Raises NoFunction, ValueError. Needs a context of MLIR."""
+def widen_program(text: str, *, with_places: bool = False) -> str:
+    """Return the program's text in float64. Raises NoFunction, ValueError. Needs a context of MLIR.
+
+    with_places: keep the source locations.
+    """
     module = parse_program(text)
     check_calls(module)
     for operation in list(walk(module.operation)):
         _widen_operation(operation)
     strip_placement(module)
-    return str(module)
+    return str(module.operation.get_asm(enable_debug_info=with_places))
 
 
 def as_run(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tasks.extensions.explain.tensor_rows import Leaf, ObservedStep, Origin, TensorRow, leaves
+from tasks.extensions.explain.tensor_rows import Layers, Leaf, ObservedStep, Origin, TensorRow, leaves
 from tasks.records.observation import Observation, ObservedArray, Role
 
 DRAW = "random_bits"  # the primitive of JAX that draws random bits from a key
@@ -98,6 +98,35 @@ class ArmValues:
         return frozenset({row.value for row in self.rows} | set(self.step.arguments))
 
     @cached_property
+    def stacks(self) -> list[tuple[str, Layers]]:
+        """The shape, and the values of the layers, of each tensor and argument that may stack layers."""
+        rows = [(row.shape, row.layers) for row in self.rows if row.layers]
+        shapes = [f"[{','.join(map(str, one.shape))}]" for one in self.observation.arguments]
+        return rows + [one for one in zip(shapes, self.step.stacked, strict=False) if one[1]]
+
+    @cached_property
+    def shapes(self) -> frozenset[str]:
+        """The shapes of the arguments, and of the tensors outside of loops."""
+        given = (f"[{','.join(map(str, one.shape))}]" for one in self.observation.arguments)
+        return frozenset(given) | {row.shape for row in self.rows if not row.path}
+
+    @cached_property
+    def forward_results(self) -> dict[tuple[str, str], int]:
+        """The results that the forward pass alone makes, such as losses: role and meaning → the row that makes it."""
+        listed = self.observation.results
+        if len(listed) != len(self.step.results):
+            return {}
+        found = {
+            (made.role, made.meaning): origin[1]
+            for made, origin in zip(listed, self.step.results, strict=True)
+            if origin[0] == "row" and "float" in self.rows[origin[1]].type
+        }
+        return {key: n for key, n in found.items() if not self._is_behind_gradients(n)}
+
+    def _is_behind_gradients(self, n: int) -> bool:
+        return any(self.rows[one].direction != "forward" for one in self.step.upstream([n]))
+
+    @cached_property
     def keys(self) -> KeyUses:
         """The arguments from which the step's random keys and draws derive."""
         return trace_keys(self.step, self.observation.arguments)
@@ -122,27 +151,67 @@ class Divergence:
 
     arm: ArmValues
     other: ArmValues
+    # values of the other arm, and of the layers that only the other arm stacks
+    known: frozenset[str] = field(init=False)
     # rows that the other arm lacks, and that change a result of the step: a sum in another order has other parts, too
     divergent: frozenset[int] = field(init=False)
     own_draws: OwnDraws = field(init=False)
-    # the rows where differences begin: divergent rows whose inputs the other arm has too, and random draws with keys
-    # that only this arm has
+    # divergent rows that lead to an equal loss: the arm computes it in another way, such as in parts of the batch
+    proved: frozenset[int] = field(init=False)
+    # the rows where differences begin: divergent rows whose inputs are proved or in the other arm too, and random draws
+    # with keys that only this arm has
     frontier: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        rows, known = self.arm.rows, self.other.values
-        self.divergent = self.arm.step.reach(lambda n: rows[n].value not in known)
+        rows = self.arm.rows
+        theirs = [layers for shape, layers in self.other.stacks if shape not in self.arm.shapes]
+        self.known = self.other.values | {name for layers in theirs for axis in layers for name in axis}
+        self.divergent = self.arm.step.reach(lambda n: not self._is_known(rows[n].value, rows[n].shape, rows[n].layers))
         self.own_draws = find_own_draws(self.arm, self.other)
+        results = self.other.forward_results
+        equal = [
+            n
+            for key, n in self.arm.forward_results.items()
+            if key in results and rows[n].value == self.other.rows[results[key]].value
+        ]
+        self.trust(self.divergent & self.arm.step.upstream(equal))
+
+    def trust(self, proved: frozenset[int]) -> None:
+        """Search for the frontier behind these rows."""
+        self.proved = proved
         self.frontier = tuple(n for n in sorted(self.divergent | self.own_draws.keys.keys()) if self._is_at_front(n))
+
+    @cached_property
+    def _seen_forward(self) -> frozenset[int]:
+        """The divergent rows that change a result of the step by values, not only by gradients."""
+        rows = self.arm.rows
+        return self.arm.step.reach(lambda n: n in self.divergent and rows[n].direction == "forward")
+
+    def is_detour(self, n: int) -> bool:
+        """Whether a row of the forward pass changes no value beyond the divergent rows, only gradients."""
+        return self.arm.rows[n].direction == "forward" and n in self.divergent and n not in self._seen_forward
 
     def _is_at_front(self, n: int) -> bool:
         if n in self.own_draws.keys or n in self.own_draws.derived:
             return n in self.own_draws.keys  # the rows that compute such a key do not count
-        return all(map(self._common, self.arm.rows[n].origins))
+        return n not in self.proved and all(map(self._common, self.arm.rows[n].origins))
+
+    def _is_known(self, value: str, shape: str, layers: Layers) -> bool:
+        """Whether the other arm has a value, or writes out the layers that are stacked in it."""
+        if value in self.known:
+            return True
+        return shape not in self.other.shapes and any(all(name in self.known for name in axis) for axis in layers)
+
+    def _has_argument(self, n: int) -> bool:
+        stacked, argument = self.arm.step.stacked, self.arm.observation.arguments[n]
+        shape = f"[{','.join(map(str, argument.shape))}]"
+        return self._is_known(self.arm.step.arguments[n], shape, stacked[n] if stacked else ())
 
     def _common(self, origin: Origin) -> bool:
         return all(
-            leaf[1] not in self.divergent if leaf[0] == "row" else self.arm.value_of(leaf) in self.other.values
+            (leaf[1] not in self.divergent or leaf[1] in self.proved)
+            if leaf[0] == "row"
+            else self._has_argument(leaf[1])
             for leaf in leaves(origin)
             if leaf[0] in TENSORS
         )

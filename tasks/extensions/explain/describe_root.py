@@ -5,7 +5,7 @@ An arm is one of the two compared versions of a trainer. A row is one tensor: on
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.extensions.explain.arm_values import Divergence
 from tasks.extensions.explain.tensor_rows import TensorRow
@@ -22,6 +22,9 @@ class PlacedRoot:
     root: Root
     order: float  # index of the baseline's row; between two rows (3.5) for an operation that only the candidate has
     group: tuple[str, ...]  # equal for roots that are listed as one
+    # the operation changes no result by itself: the arm computes an equal value in another way, and the difference
+    # begins where its gradient does
+    is_detour: bool = False
 
 
 def describe_pair(left: Divergence, right: Divergence, ours: int, theirs: int) -> PlacedRoot:
@@ -33,6 +36,15 @@ def describe_pair(left: Divergence, right: Divergence, ours: int, theirs: int) -
         kind, why, values = _reason(left, right, a, b)
     place = b.place if (b.short_file, b.function) != (a.short_file, a.function) or b.line != a.line else ""
     return _place_root(left, ours, float(ours), kind, why, values, place)
+
+
+def describe_result(left: Divergence, right: Divergence, ours: int, theirs: int, meaning: str) -> PlacedRoot:
+    """Describe a result of the step that differs, while all that it is made from leads to an equal loss."""
+    a, b = left.arm.rows[ours], right.arm.rows[theirs]
+    layer = f" in {b.layer}" if b.layer else ""
+    why = f"this is {meaning} in {left.arm.observation.arm}; in {right.arm.observation.arm} it is that{layer}"
+    place = b.place if b.place != a.place else ""
+    return _place_root(left, ours, float(ours), "result", why, (a.values, b.values), place)
 
 
 def _other_keys(left: Divergence, right: Divergence, ours: int, theirs: int) -> tuple[RootKind, str, tuple[str, str]]:
@@ -79,7 +91,8 @@ def describe_extra(side: Divergence, n: int, order: float, *, of_candidate: bool
     shown = "stopped" if stops else side.arm.rows[n].values
     what = "stops the gradient here" if stops else "has it"
     values = ("", shown) if of_candidate else (shown, "")
-    return _place_root(side, n, order, "extra", f"only {side.arm.observation.arm} {what}", values)
+    found = _place_root(side, n, order, "extra", f"only {side.arm.observation.arm} {what}", values)
+    return replace(found, is_detour=side.is_detour(n))
 
 
 def _place_root(

@@ -1,6 +1,7 @@
 """Observes two arms (versions of a trainer) and explains how they differ: in tensors, program, memory and time."""
 
 import gzip
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ from tasks.programs.source_lines import OptimisedProgram, read_optimised
 from tasks.records import (
     CompiledProgram,
     Explanation,
+    FunctionComparison,
     InputArray,
     MemoryExplanation,
     Observation,
@@ -34,6 +36,7 @@ from tasks.records import (
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 
 PROFILED = (2, 21)  # first and last profiled call, from 0; earlier calls may wait for the compiler or a checkpoint
+_STEP = re.compile(r"step (\d+)")  # name of a state that a chain of steps reaches
 MAX_RESULTS = 3  # limit of names of results in a headline
 
 type Both[T] = tuple[T, T]
@@ -60,7 +63,14 @@ def say_cost_of_explanation(plans: Both[RunPlan], seconds: float | None) -> str:
     return f"{again}, {about}; explain: off in the comparison's file leaves it out"
 
 
-def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path, *, stands_for: str = "") -> Explanation:
+def explain_plans(
+    plans: Both[RunPlan],
+    names: Both[str],
+    folder: Path,
+    *,
+    stands_for: str = "",
+    function: FunctionComparison | None = None,
+) -> Explanation:
     """Observe both arms, with files below `folder`, and return their differences; a failure of an arm gives a note.
 
     The second arm's step gets the first arm's arguments of equal meaning and shape, except random keys, so that few
@@ -68,35 +78,54 @@ def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path, *, stand
     judged runs started with equal arguments.
 
     stands_for: how the plans differ from those of the judged runs. If they do, memory and times are not examined.
+    function: the answer of float64; the tensors are those of a step at which its results differ.
     """
     began = time.monotonic()
-    measured = not stands_for
-    first = observe(plans[0], names[0], folder / "baseline", None, profiled=measured)
+    measured, step = not stands_for, choose_step(function)
+    first = observe(plans[0], names[0], folder / "baseline", None, step=step, profiled=measured)
     start = first.folder if first.observation.step else None
-    second = observe(plans[1], names[1], folder / "candidate", start, profiled=measured)
+    second = observe(plans[1], names[1], folder / "candidate", start, step=step, profiled=measured)
     report = read_start(plans[1])
     shared = report is not None and report.is_shared
-    found = explain_observed((first, second), starts_shared=shared, measured=measured)
+    found = explain_observed((first, second), starts_shared=shared, measured=measured, function=function)
     headline = found.headline if measured else f"{found.headline}; {stands_for}"
     return found.model_copy(update={"headline": headline, "seconds": round(time.monotonic() - began, 1)})
 
 
-def observe(plan: RunPlan, name: str, folder: Path, start: Path | None, *, profiled: bool = True) -> ObservedArm:
-    """Observe an arm in one process: the tensors of the first step in PROFILED, and a profile of these steps.
+def choose_step(function: FunctionComparison | None) -> int:
+    """Return the call of the step, from 0, whose tensors are compared: PROFILED[0], if the results differ there.
 
     At step 0 all moments are 0, and at a warm-up's step 0 the learning rate: a change of them would have no effect yet.
+    Where the results differ at other steps only, as with batches that do not take the changed path, the first of those.
+    """
+    numbers = [int(found[1]) for state in (function.differing if function else ()) if (found := _STEP.fullmatch(state))]
+    return PROFILED[0] if not numbers or PROFILED[0] in numbers else numbers[0]
+
+
+def observe(
+    plan: RunPlan, name: str, folder: Path, start: Path | None, *, step: int = PROFILED[0], profiled: bool = True
+) -> ObservedArm:
+    """Observe an arm in one process: the tensors of a step, and a profile of the steps in PROFILED.
+
     A shorter run is profiled up to its last step. start: see `observe_arm`.
     """
     last = int(plan.config["steps"]) - 1
     profile = (min(PROFILED[0], last), min(PROFILED[1], last))
-    found = observe_arm(plan, folder, start=start, evaluated=profile[0], profile=profile if profiled else None)
+    found = observe_arm(plan, folder, start=start, evaluated=min(step, last), profile=profile if profiled else None)
     return ObservedArm(plan, name, folder, found)
 
 
-def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False, measured: bool = True) -> Explanation:
+def explain_observed(
+    arms: Both[ObservedArm],
+    *,
+    starts_shared: bool = False,
+    measured: bool = True,
+    function: FunctionComparison | None = None,
+) -> Explanation:
     """Return the explanation of two observed arms' difference.
 
     starts_shared: the judged runs started with equal arguments. measured: memory and times are those of the runs.
+    function: the answer of float64, which the headline does not contradict.
     """
     notes = [f"{arm.name}: {note}" for arm in arms for note in arm.observation.notes]
     names = (arms[0].name, arms[1].name)
@@ -122,7 +151,7 @@ def explain_observed(arms: Both[ObservedArm], *, starts_shared: bool = False, me
         memory = attempt("memory", lambda: _explain_memory(arms, both))
         spent = attempt("times", lambda: _explain_time(arms, both))
     explanation = Explanation(
-        headline=_say_headline(tensors, program, memory, spent),
+        headline=_say_headline(tensors, program, memory, spent, function),
         tensors=tensors,
         program=program,
         memory=memory,
@@ -217,6 +246,7 @@ def _say_headline(
     program: ProgramExplanation | None,
     memory: MemoryExplanation | None,
     spent: TimeExplanation | None,
+    function: FunctionComparison | None = None,
 ) -> str:
     """Return one sentence about the first root; without roots, about the program.
 
@@ -227,6 +257,9 @@ def _say_headline(
     """
     if tensors is not None and tensors.roots:
         return tensors.sentence
+    if function is not None and function.answer == "another":
+        where = f"; {program.sentence}" if program is not None and program.answer == "differs" else ""
+        return f"{function.sentence.partition(';')[0]}; in the step that was looked at, no tensor shows it{where}"
     if tensors is not None and tensors.tensors != (0, 0) and tensors.different_results:
         here = "one function in float64; as run, the arms round differently from here"
         shown = ", ".join(tensors.different_results[:MAX_RESULTS])

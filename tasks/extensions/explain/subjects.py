@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tasks.experiments.recordings import FOLDER as EXPERIMENTS
+from tasks.experiments.recordings import read_plans
 from tasks.experiments.runnable_arms import plans_of
 from tasks.extensions.explain.explain_arms import Both, explain_plans, say_cost_of_explanation
 from tasks.metrics.table import METRICS
@@ -54,7 +56,8 @@ def explain_comparison(record: ComparisonRecord, plans: Both[RunPlan], store: St
         return before.explanation
     names = (record.baseline.name, record.candidate.name)
     stands_for = record.function.stands_for if record.function and plans[0].target != record.target else ""
-    return explain_plans(plans, names, Path(directory.path) / FOLDER, stands_for=stands_for)
+    folder = Path(directory.path) / FOLDER
+    return explain_plans(plans, names, folder, stands_for=stands_for, function=record.function)
 
 
 class Subject(NamedTuple):
@@ -101,7 +104,7 @@ def find_subject(words: Sequence[str], store: str) -> Subject:
         for log in arm.logs[:1]
         if (run := home.run_of_log(log).read_record()) is not None
     ]
-    plans = plans_of(runs)
+    plans = plans_of(runs) if record.trained else read_plans(directory.path / EXPERIMENTS)
     if plans is None:
         raise ValueError(NOT_OURS)
     return Subject(plans, (record.baseline.name, record.candidate.name), directory.path / FOLDER, record, home)

@@ -2,8 +2,9 @@
 
 import gzip
 import json
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from tasks.extensions.explain.equal_values import name_values
 from tasks.records.observation import TENSORS, Pass
 
 type Origin = list[Any]  # ["row", n], ["arg", n], ["lit", text], ["const", digest] or ["parts", [origin, …]]
+type Layers = tuple[tuple[str, ...], ...]
 type Leaf = tuple[Any, ...]  # an origin of the first four kinds, as a tuple
 
 _LOOP = re.compile(r"scan(\d+)\[(\d+)\]")
@@ -39,6 +41,7 @@ class TensorRow:
     largest: float
     broken: int  # number of values that are not finite
     value: str  # equal for tensors with equal values, in both arms
+    layers: Layers = ()  # for each axis that may stack layers: `value` of each slice
 
     @property
     def place(self) -> str:
@@ -49,6 +52,11 @@ class TensorRow:
     def shape(self) -> str:
         """The shape in brackets, "[4,256]"."""
         return self.type[self.type.index("[") :]
+
+    @property
+    def elements(self) -> int:
+        """The number of elements."""
+        return math.prod(map(int, filter(None, self.shape[1:-1].split(","))))
 
     @property
     def direction(self) -> Pass:
@@ -80,11 +88,23 @@ class ObservedStep:
     rows: list[TensorRow]
     arguments: Sequence[str]  # `TensorRow.value` of each argument
     results: list[Origin]
+    stacked: Sequence[Layers] = ()  # `TensorRow.layers` of each argument
 
     @cached_property
     def live(self) -> frozenset[int]:
         """The indices of the rows that the step's results depend on. JAX also traces operations without an effect."""
         return self.reach(lambda n: True)
+
+    def upstream(self, numbers: Iterable[int]) -> frozenset[int]:
+        """Return the rows with these numbers, and all rows that they depend on."""
+        found: set[int] = set()
+        open_rows = list(numbers)
+        while open_rows:
+            n = open_rows.pop()
+            if n not in found:
+                found.add(n)
+                open_rows += [leaf[1] for origin in self.rows[n].origins for leaf in leaves(origin) if leaf[0] == "row"]
+        return frozenset(found)
 
     def reach(self, wanted: Callable[[int], bool]) -> frozenset[int]:
         """Return the wanted rows on which a result depends through wanted rows only."""
@@ -102,16 +122,21 @@ def read_steps(folders: Sequence[Path]) -> list[ObservedStep]:
     """Return the tensors in the folders of observations. Raises OSError, ValueError."""
     files = [_read_lines(folder / TENSORS) for folder in folders]
     measured = [[*lines[0]["arguments"], *(row["v"] for row in lines[1:-1])] for lines in files]
-    named = iter(name_values([v[-1] for values in measured for v in values]))
+    sliced = [[*lines[0].get("layers", ()), *(row.get("layers", ()) for row in lines[1:-1])] for lines in files]
+    listed = [one for every in sliced for axes in every for axis in axes for one in axis]
+    named = iter(name_values([*(v[-1] for values in measured for v in values), *listed]))
+    wholes = [[next(named) for _ in values] for values in measured]
+    layers = [[tuple(tuple(next(named) for _ in axis) for axis in axes) for axes in every] for every in sliced]
     steps = []
-    for lines in files:
-        arguments = [next(named) for _ in lines[0]["arguments"]]
+    for lines, names, stacks in zip(files, wholes, layers, strict=True):
+        count = len(lines[0]["arguments"])
+        rest = len(stacks) - (len(lines) - 2)  # 0: an older observation has no layers
         rows = []
-        for row in lines[1:-1]:
+        for row, name, stack in zip(lines[1:-1], names[count:], stacks[rest:], strict=True):
             operation = (row["path"], row["op"], tuple(row["from"]), *row["at"])
-            made = (row["stack"], row["type"], row["out"], row["params"], *row["v"][:4], next(named))
+            made = (row["stack"], row["type"], row["out"], row["params"], *row["v"][:4], name, stack)
             rows.append(TensorRow(*(operation + made)))
-        steps.append(ObservedStep(rows, arguments, lines[-1]["results"]))
+        steps.append(ObservedStep(rows, names[:count], lines[-1]["results"], stacks[:rest]))
     return steps
 
 

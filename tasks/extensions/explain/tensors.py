@@ -9,12 +9,19 @@ operation that only one arm has, or a random draw with another key. A row is one
 import difflib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from tasks.extensions.explain.argument_roots import pair_arguments
 from tasks.extensions.explain.arm_values import ArmValues, Divergence
-from tasks.extensions.explain.describe_root import PlacedRoot, describe_extra, describe_pair, equal_up_to
+from tasks.extensions.explain.describe_root import (
+    PlacedRoot,
+    describe_extra,
+    describe_pair,
+    describe_result,
+    equal_up_to,
+)
 from tasks.extensions.explain.tensor_rows import TensorRow, read_steps
 from tasks.observe.recorder import read_observation
 from tasks.records.observation import Observation, OnlyHere, Root, TensorComparison
@@ -57,7 +64,7 @@ def compare_tensors(
         sentence="",
         first=first,
         roots=roots,
-        equal_up_to=equal_up_to(steps[0].rows, min(item.order for item in found)) if found else "",
+        equal_up_to=equal_up_to(steps[0].rows, found[0].order) if found else "",
         tensors=(len(rows[0]), len(rows[1])),
         equal=equal,
         consequences=max(0, divergent + handed_over - len(found)),
@@ -70,7 +77,12 @@ def compare_tensors(
 
 
 def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
-    """Return all roots among the operations, in the baseline's order."""
+    """Return all roots among the operations: detours last, else in the baseline's order."""
+    if not left.frontier and not right.frontier:  # all that is divergent leads to an equal loss
+        if made := list(_pair_results(left, right)):
+            return made
+        left.trust(frozenset())
+        right.trust(frozenset())
     pairs = pair_divergent(left, right, pair_frontiers(left, right))
     front, paired = set(right.frontier), set(pairs.values())
     found = []
@@ -88,19 +100,55 @@ def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
         found += [describe_extra(right, n, _order(left, right, n), of_candidate=True) for n in right.frontier]
     if left.divergent or right.divergent:
         found += _find_lone_stops(left, right)
-    return sorted(found, key=lambda item: (item.order, item.root.kind))
+    return sorted(found, key=lambda item: (item.is_detour, item.order, item.root.kind))
+
+
+def _pair_results(left: Divergence, right: Divergence) -> Iterator[PlacedRoot]:
+    """Yield a root for each result of the forward pass that differs: such as a mean over one part of the batch."""
+    theirs = right.arm.forward_results
+    for key, n in sorted(left.arm.forward_results.items(), key=lambda item: item[1]):
+        partner = theirs.get(key)
+        if partner is not None and left.arm.rows[n].value != right.arm.rows[partner].value:
+            yield describe_result(left, right, n, partner, key[1])
 
 
 def _find_lone_stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
     """Return a root for each `stop_gradient` that only one arm has. It changes no forward value, only gradients."""
-    stops = [[n for n in sorted(side.arm.step.live) if side.arm.rows[n].operation == STOP] for side in (left, right)]
-    rows = [[side.arm.rows[n] for n in its] for side, its in zip((left, right), stops, strict=True)]
+    sides = left, right
+    stops = [[n for n in sorted(side.arm.step.live) if side.arm.rows[n].operation == STOP] for side in sides]
     found = []
-    # counted by loop, function and type: values may differ as a consequence of an earlier difference
-    for arm, place in _find_surplus(rows[0], rows[1], lambda row: (row.path, row.function, row.type)):
-        n = stops[arm][place]
-        order = _order(left, right, n) if arm else float(n)
-        found.append(describe_extra((left, right)[arm], n, order, of_candidate=bool(arm), stops=True))
+    for arm, (side, other) in enumerate(((left, right), (right, left))):
+        # elements are counted, by function: a loop over parts of a batch, and layers that are written out, have as many
+        quota = _count_elements(side, stops[arm]) - _count_elements(other, stops[1 - arm])
+        for n in _order_stops(side, stops[arm], other, stops[1 - arm]):
+            row = side.arm.rows[n]
+            if quota[row.function] > 0:
+                quota[row.function] -= row.elements
+                order = _order(left, right, n) if arm else float(n)
+                # in a part that the other arm computes in another way, it may stop what nothing differentiates
+                is_detour = row.value not in other.arm.values
+                one = describe_extra(side, n, order, of_candidate=bool(arm), stops=True)
+                found.append(replace(one, is_detour=is_detour))
+    return found
+
+
+def _order_stops(side: Divergence, mine: Sequence[int], other: Divergence, theirs: Sequence[int]) -> list[int]:
+    """Return one arm's stops: of types that the other arm's function has less of first, then of values that it lacks.
+
+    Values may differ as a consequence of an earlier difference.
+    """
+    counts = [Counter((one.arm.rows[n].function, one.arm.rows[n].type) for n in its)
+              for one, its in ((side, mine), (other, theirs))]  # fmt: skip
+    more = counts[0] - counts[1]
+    rows = side.arm.rows
+    return sorted(mine, key=lambda n: (not more[rows[n].function, rows[n].type], rows[n].value in other.arm.values))
+
+
+def _count_elements(side: Divergence, numbers: Iterable[int]) -> Counter[str]:
+    """Return function → elements of the rows with these numbers."""
+    found: Counter[str] = Counter()
+    for n in numbers:
+        found[side.arm.rows[n].function] += side.arm.rows[n].elements
     return found
 
 

@@ -13,6 +13,7 @@ from tasks.resolve.trainers.maxtext import show_value
 
 EXACT = 1e-11  # distance to factor · left, relative to the result, up to which the factor is exact
 MIN_FACTOR = 1e-6  # distance from 1 above which a factor is named: a smaller one is told by its size
+ROUNDED = 1e-6  # the same of an update: a weight after the step minus the weight before it has fewer digits
 MAX_GAPS = 6
 ORDER = ("random numbers", "data", "counter", "parameter", "optimizer", "other")  # causes before consequences
 SIZE = {"left": "norm", "right": "right"}  # side → its size in a row; None: not every value is a finite number
@@ -39,7 +40,7 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
                 return answer(twin, case, "another", f"{sentence} on the {other} side only", **facts)
         return answer(twin, case, "not evaluated", sentence, **facts)
     changed = next((row for _, rows in states for row in rows if row.get("different") and _counts(row)), None)
-    gaps = {state: list(_gaps(state, rows)) for state, rows in states}
+    gaps = _keep_exact({state: list(_gaps(state, rows)) for state, rows in states}, states[0][1])
     worst = max((gap.float64 for found in gaps.values() for gap in found), default=0.0)
     results = sum("float64" in row for row in states[0][1])
     beyond = [gap for found in gaps.values() for gap in found if gap.float64 > SAME]
@@ -59,16 +60,32 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
     first = beyond[0].state if beyond else states[0][0]
     shown = sorted((gap for gap in beyond if gap.state == first), key=lambda gap: -gap.float64)
     facts["gaps"] = tuple(shown[:MAX_GAPS])
-    return answer(twin, case, "another", _say(facts["gradients"], shown, changed), **facts)
+    updates = measured.get("updates", ())
+    sentence = _say(facts["gradients"], shown, changed, updates) + _say_unread(measured.get("unread", {}))
+    return answer(twin, case, "another", sentence, **facts)
+
+
+def _say_unread(unread: Mapping[str, str]) -> str:
+    """Return the arguments that a side's program does not read. unread: meaning → left, right or neither."""
+    which = {"left": "only the right side reads", "right": "only the left side reads", "neither": "neither side reads"}
+    return "".join(f"; {which[side]} {meaning}" for meaning, side in unread.items())
 
 
 def _judge_exact(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult:
-    """Return the answer of a resumed run: every argument of its first step is equal bit for bit, or not."""
+    """Return the answer of a resumed run: every argument of its first step is equal bit for bit, or not.
+
+    If the processes lower two programs, these decide, too: both are evaluated from equal arguments.
+    """
     rows, lost = measured["states"][0]["results"], measured.get("unmatched", ())
     seconds = measured.get("seconds", 0.0)
     different = sorted((row for row in rows if row["different"]), key=lambda row: ORDER.index(_kind_of(row)))
     if not different and not lost:
         text = f"{len(rows)} arguments of the next step are equal in every bit"
+        if (programs := measured.get("programs")) is not None:
+            found = judge_twin(twin, case, programs)
+            sentence = f"{text}; the resumed process lowers another program: {found.sentence}"
+            return found.model_copy(update={"sentence": sentence})
+        text += ", and so is the program"
         return answer(twin, case, "same", text, results=len(rows), gap=0.0, seconds=seconds)
     names = [f"{row['role']} {row['meaning']}" for row in different] + list(lost)
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
@@ -112,21 +129,73 @@ def _gaps(state: str, rows: Sequence[Row]) -> Iterator[TwinGap]:
         )
 
 
+def _keep_exact(gaps: dict[str, list[TwinGap]], rows: Sequence[Row]) -> dict[str, list[TwinGap]]:
+    """Return the gaps without the factors of single numbers, unless a factor is whole or the same at every state.
+
+    Any number is some multiple of another one.
+    """
+    single = {(row["role"], row["meaning"]) for row in rows if row.get("size") == 1}
+    factors: dict[tuple[str, str], list[float | None]] = {}
+    for found in gaps.values():
+        for gap in found:
+            factors.setdefault((gap.role, gap.meaning), []).append(gap.factor)
+
+    def is_exact(gap: TwinGap) -> bool:
+        its = factors[gap.role, gap.meaning]
+        if gap.factor is None or (gap.role, gap.meaning) not in single or _is_whole(gap.factor):
+            return True
+        return len(its) > 1 and all(one is not None and abs(one / gap.factor - 1) < MIN_FACTOR for one in its)
+
+    return {
+        state: [gap if is_exact(gap) else gap.model_copy(update={"factor": None}) for gap in found]
+        for state, found in gaps.items()
+    }
+
+
+def _is_whole(factor: float) -> bool:
+    """Whether a factor is an integer or 1 / an integer."""
+    return factor == 0 or any(abs(one - round(one)) <= EXACT * abs(one) and round(one) for one in (factor, 1 / factor))
+
+
+def _show_factor(factor: float) -> str:
+    """Return a factor as text: `× 2.000`, `× 1/128`."""
+    inverse = round(1 / factor) if factor else 0
+    if abs(inverse) > 1 and _is_whole(factor):
+        return f"× 1/{inverse}"
+    return f"× {factor:.3f}"
+
+
 def _of_gradients(rows: Sequence[Row]) -> float | None:
     found = [row for row in rows if row["role"] == "optimizer" and row["meaning"].startswith(FIRST_MOMENT)]
     size = hypot(*(row["norm"] for row in found))
     return hypot(*(row["float64"] for row in found)) / size if size else None
 
 
-def _say(gradients: float | None, shown: Sequence[TwinGap], changed: Row | None) -> str:
+def _say(gradients: float | None, shown: Sequence[TwinGap], changed: Row | None, updates: Sequence[Row] = ()) -> str:
+    """Return what differs: results that are off by a factor first, since a factor tells the cause."""
     if not shown:
         return f"{changed['meaning'] if changed else 'an integer'} differs"
+    scaled = [gap for gap in shown if gap.role == "metric" and gap.factor is not None]
+    lost = [f"{name_result(gap.role, gap.meaning)} {_show_factor(gap.factor or 0.0)}, exactly" for gap in scaled]
+    if lost:
+        rest = f"; gradients differ by {show_relative(gradients)} in float64" if gradients else ""
+        return f"{lost[0]}, at {shown[0].state}{rest}"
     own = [gap for gap in shown if gap.role == "optimizer" and gap.meaning.startswith(FIRST_MOMENT)]
-    factors = {f"{gap.factor:.6g}" for gap in own if gap.factor is not None}
-    if own and len(factors) == 1 and all(gap.factor is not None for gap in own):
+    if own and (factor := _common_factor([gap.factor for gap in own])) is not None:
         name = own[0].meaning.removeprefix(FIRST_MOMENT)
         which = "the gradient of " + name if len(own) == 1 else f"{len(own)} gradients ({name}, …)"
-        return f"{which} × {own[0].factor:.3f}, exactly, at {own[0].state}"
+        return f"{which} {_show_factor(factor)}, exactly, at {own[0].state}"
+    moved = [row for row in updates if row["float64"] > MIN_FACTOR * (row["norm"] or 0.0)]
+    fits = [row["factor"] if row["rest"] <= ROUNDED * (row["right"] or 0.0) else None for row in moved]
+    if moved and not own and (factor := _common_factor(fits)) is not None:
+        which = "the update of " + moved[0]["meaning"] if len(moved) == 1 else f"the updates of {len(moved)} weights"
+        return f"{which} {_show_factor(round(factor, 6))}, at {shown[0].state}"
     if gradients is not None and gradients > SAME and shown[0].state == "step 0":
         return f"gradients differ by {show_relative(gradients)} in float64"
     return f"{shown[0].sentence} in float64 at {shown[0].state}"
+
+
+def _common_factor(factors: Sequence[float | None]) -> float | None:
+    """Return the factor that all results share, to six digits; None if they share none."""
+    known = {f"{factor:.6g}" for factor in factors if factor is not None}
+    return factors[0] if len(known) == 1 and None not in factors else None

@@ -9,10 +9,10 @@ from threading import Event
 from typing import Any, NamedTuple, Self
 
 from configs.trainers import trainer_class
-from tasks.experiments.observe_arm import make_run_folder, read_ended
+from tasks.experiments.observe_arm import end_after, make_run_folder, read_ended
 from tasks.experiments.recordings import IDENTITY
 from tasks.launch.backend import LaunchError
-from tasks.launch.local.process_group import run_to_end
+from tasks.launch.local.process_group import run_to_end, start_folder
 from tasks.launch.logs import read_exit_code
 from tasks.observe.recorder import INJECTED, VARIABLE, prepare_recorder
 from tasks.records import Observation, RunPlan
@@ -90,6 +90,7 @@ def _run(sides: Sequence[RecordedSide], folder: Path, name: str, interrupt: Even
         update={
             "argv": (python, str(FORKING), str(settings), plan.argv[0]),  # the last word's environment is read-only
             "environment": environment | {"PYTHONPATH": str(INJECTED)},
+            "directory": str(sides[0].folder),  # exists; a run's own folder is made in none of the recordings
             "time_limit_s": plan.time_limit_s * sum(map(len, runs)),
         }
     )
@@ -124,10 +125,5 @@ def _command(plan: RunPlan, log: Path, own: dict[str, str], settings: str) -> di
     flags = f"{plan.environment.get(FLAGS, '')} {QUICKLY}".strip()
     return {
         "argv": plan.argv, "environment": plan.environment | own | {FLAGS: flags}, "log": str(log.absolute()),
-        "settings": settings, "time_limit_s": plan.time_limit_s,
+        "folder": str(start_folder(plan)), "settings": settings, "time_limit_s": plan.time_limit_s,
     }  # fmt: skip
-
-
-def end_after(plan: RunPlan, steps: int) -> RunPlan:
-    """Return a plan of the same run that ends after some steps."""
-    return plan.model_copy(update={"argv": (*(w for w in plan.argv if not w.startswith("steps=")), f"steps={steps}")})

@@ -248,9 +248,12 @@ def command_of(request: InvariantsOptions, twin: Twin, case: str) -> str:
     """Return the command that asks for one twin in one case again."""
     words = ["maxview", NAME]
     words += ["--trainer", request.trainer] * (request.trainer != InvariantsOptions().trainer)
+    words += [word for one in request.software for word in ("--with", one)]
     words += ["--ref", request.ref] * bool(request.ref)
     words += ["--repository", request.repository] * bool(request.repository)
     words += ["--case", case] * (not twin.command)
+    words += ["--model", request.model] * bool(request.model)
+    words += [word for one in request.overrides for word in ("--set", one)]
     file = twin.origin.rpartition(":")[0]
     words += ["--twin", twin.name if file == display_path(CONFIG_ROOT / FOLDER / f"{twin.name}.yml") else file]
     return shlex.join(words)

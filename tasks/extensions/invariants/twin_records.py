@@ -27,7 +27,7 @@ class TwinGap(Frozen):
         """The result with its difference, in words."""
         name = name_result(self.role, self.meaning)
         if self.factor is not None:
-            return f"{name} is exactly × {self.factor:.4g}" if self.factor else f"{name} is 0"
+            return f"{name} is × {self.factor:.4g}, exactly" if self.factor else f"{name} is 0"
         return f"{name} differs by {show_relative(self.float64)}"
 
 

@@ -86,7 +86,7 @@ def launch(
             start_new_session=True,
         )
     except OSError as error:
-        raise LaunchError(f"{plan.run_name}: no process can be started: {error.strerror}") from error
+        raise LaunchError(f"{plan.run_name}: no process can be started: {error.strerror}: {error.filename}") from error
     finally:
         os.close(descriptor)  # the supervisor and the command have inherited it with its lock
     assert process.stdin is not None  # a pipe

@@ -39,17 +39,26 @@ def main(path: str) -> None:
 
 
 def become_trainer(
-    *, forked: bool, argv: list[str], environment: dict[str, str], log: str, settings: str, time_limit_s: float
+    *,
+    forked: bool,
+    argv: list[str],
+    environment: dict[str, str],
+    log: str,
+    folder: str,
+    settings: str,
+    time_limit_s: float,
 ) -> None:
     """Turn this process into the trainer's.
 
-    argv: `python -m MODULE …` if the process is `forked`. settings: the recorder's file; empty: nothing is recorded.
+    argv: `python -m MODULE …` if the process is `forked`. folder: in which the trainer starts. settings: the recorder's
+    file; empty: nothing is recorded.
     """
     signal.setitimer(signal.ITIMER_REAL, time_limit_s)  # its signal ends the process
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.environ.update(environment)
+    os.chdir(folder)
     if not forked:
         os.execvp(argv[0], argv)
     if settings:

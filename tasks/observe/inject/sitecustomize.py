@@ -1,4 +1,6 @@
-"""Python runs this module at startup. If MAXVIEW_OBSERVE is set, an import hook starts the recorder after JAX's import.
+"""Python runs this module at startup. If MAXVIEW_OBSERVE is set, it watches which lines run, as the settings say.
+
+An import hook then starts the recorder after JAX's import.
 
 At its end, this module runs the `sitecustomize` that it shadows: the next one on sys.path.
 """
@@ -6,6 +8,7 @@ At its end, this module runs the `sitecustomize` that it shadows: the next one o
 import importlib
 import importlib.machinery
 import importlib.util
+import json
 import os
 import sys
 from types import ModuleType
@@ -44,6 +47,18 @@ def start_recorder() -> None:
         sys.stderr.write(f"[maxview] nothing is observed: {type(error).__name__}: {error}\n")
 
 
+def watch_lines(settings_file: str) -> bool:
+    """Note the lines that this process executes, if the settings name a checkout; return whether this is all."""
+    try:
+        with open(settings_file, encoding="utf-8") as file:
+            settings = json.load(file)
+        importlib.import_module("maxview_observe.ran_lines").begin(settings, os.path.dirname(settings_file))
+        return bool(settings.get("lines_only"))
+    except Exception as error:
+        sys.stderr.write(f"[maxview] no lines are noted: {type(error).__name__}: {error}\n")
+        return False
+
+
 def run_next() -> None:
     """Run the next `sitecustomize` on sys.path, which this module shadows."""
     others = [place for place in sys.path if os.path.abspath(place or ".") != HERE]
@@ -52,6 +67,6 @@ def run_next() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-if os.environ.get(VARIABLE):
+if os.environ.get(VARIABLE) and not watch_lines(os.environ[VARIABLE]):
     sys.meta_path.insert(0, AfterJax())
 run_next()

@@ -13,11 +13,13 @@ import numpy as np
 
 from configs.frozen import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
+from tasks.diff.host_rows import HOST_LOOPS
 from tasks.diff.ingest_command import UNNAMED
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import find_deciding_row
 from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
+from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import FUNCTION, LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
@@ -32,9 +34,11 @@ from tasks.publish.content.verdict_words import (
     name_side,
     outcome_of,
     sides_of,
+    tell_outcome,
     threshold_text,
 )
-from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, NextStep, Verdict
+from tasks.records import ArmSummary, ComparisonRecord, Explanation, MetricDiff, NextStep, Verdict
+from tasks.records.function import show_relative
 from tasks.records.text import shorten, show_share, visible
 
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
@@ -102,7 +106,9 @@ class Brief(Frozen):
 
     outcome: Outcome
     title: str
+    word: str  # the outcome, or what was asked: "same function and time"
     sentence: str
+    not_tried: str  # what an untrained comparison leaves out, as a sentence; else empty
     sure: str  # how certain the verdict is; may be empty
     strips: tuple[Strip, ...]
     ticks: tuple[Tick, ...]
@@ -128,10 +134,12 @@ def make_brief(record: ComparisonRecord) -> Brief:
     return Brief(
         outcome=outcome_of(record),
         title=" · ".join(map(visible, (record.case, _name_arms(record), *targets))),
+        word=tell_outcome(record),
         sentence=sentence,
-        sure=tell_certainty(record, row),
+        not_tried=_as_sentence(visible(record.not_tried)) if record.not_tried else "",
+        sure=qualify_certainty(record, tell_certainty(record, row)),
         strips=strips,
-        ticks=tuple(_list_ticks(record)) if outcome_of(record) == "same" else (),
+        ticks=tuple(_list_ticks(record)) if _shows_ticks(record) else (),
         deaths=tuple(_tell_death(record, arm, sentence) for _, arm in sides_of(record) if arm.has_died),
         rows=rows,
         more=more,
@@ -159,13 +167,13 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
 
     What both steps compute in float64 comes first, unless the verdict is about something else.
     """
-    headline = visible(record.headline)
+    headline = visible(record.headline.removesuffix(f"; {record.not_tried}"))
     arms, _, rest = headline.partition(": ")
     if record.has_died:
         cause = next((arm.cause_of_death for _, arm in sides_of(record) if arm.has_died), None)
         return f"{arms}: {cause.words}." if cause is not None and cause.words else f"{arms}."
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
-    known = "" if is_blocked else tell_function(record)
+    known = "" if is_blocked else tell_function(record) or _tell_floors(record)
     if row is not None and row.metric in DECIDED_BY_FUNCTION and row.verdict == record.verdict and known:
         return _as_sentence(known)
     others = [one for one in record.rows if one is not row and one.verdict == record.verdict and not one.allowed]
@@ -176,6 +184,9 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
         return _as_sentence(*((title, known) if record.verdict in ("regressed", "changed") else (known, title)))
     allowed = f"; {threshold_text(row)} allowed" if threshold_text(row) else ""
     values = f"{show_values(row)}{allowed}"
+    if record.host is not None and row.evidence == HOST_LOOPS and row.baseline is not None:
+        left, right = record.host.cpu_s if row.metric == CPU_TIME.name else record.host.wall_s
+        values = f"the host takes {show_seconds_of(left, right)} of {1000 * row.baseline:.3g} ms{allowed}"
     if row.verdict in ("same", "unknown"):
         word = "no difference" if row.verdict == "same" else "not decided"
         return _as_sentence(known, f"{word}: {brief_row(row).title.lower()} {show_percent(row)} ({values})")
@@ -185,6 +196,14 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
         effect, values = right / left - 1, f"{show_seconds_of(left, right)} on average{allowed}"
     word = "slower" if effect > 0 else "quicker"
     return _as_sentence(f"{100 * abs(effect):.1f} % {word} per step ({values})", known)
+
+
+def _tell_floors(record: ComparisonRecord) -> str:
+    """Return the floors in one clause if all hold and something else is unknown, else "" (a headline names them)."""
+    if outcome_of(record) != "unknown" or not _shows_ticks(record):
+        return ""
+    *names, last = [floor.name for floor in record.floors]
+    return f"{', '.join(names)} and {last}" if names else last
 
 
 def _as_sentence(*clauses: str) -> str:
@@ -201,9 +220,10 @@ def tell_function(record: ComparisonRecord) -> str:
         rounding = f", up to rounding ({found.gap:.0e} in float64)" if found.gap else " in float64"
         return f"the steps compute one function{rounding}"
     root = record.explanation.root if record.explanation is not None else None
-    return (
-        f"another function: {visible(root.sentence)}" if root is not None else visible(found.sentence.partition(";")[0])
-    )
+    if root is None:
+        return visible(found.sentence.partition(";")[0])
+    size = f", by up to {show_relative(max(gap.float64 for gap in found.gaps))}" if found.gaps else ""
+    return f"another function{size}: {visible(root.sentence)}"
 
 
 def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
@@ -227,9 +247,9 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
                 return "Sure: from equal arguments, both steps compute different results in float64."
             if record.function.answer == "same" and row.verdict == "same":
                 return "Sure: both steps compute one function in float64, where rounding falls to 1e-15."
-        return "" if row.verdict == "unknown" else "Sure: both values stand in the logs."
+        return "" if row.verdict == "unknown" else _tell_source(record, row)
     if row.evidence == ONE_PROGRAM:
-        return "Sure: both sides run the same program, so any difference in time is noise."
+        return "Sure: program, code, config and software are one, and the runs differ in time by no more than noise."
     low, high = sorted((row.effect_low, row.effect_high))
     interval = f"{show_share(low)} … {show_share(high)} %"
     if row.verdict == "unknown":
@@ -239,6 +259,30 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     step = "a typical step " if row.level == "typical steps" else ""
     least = f"{step}at least {show_share(min(low, high, key=abs))} %"
     return f"Likely: {least} by one run of each, which cannot show whether something disturbed one of them."
+
+
+def qualify_certainty(record: ComparisonRecord, sure: str) -> str:
+    """Return how certain the verdict is; *same* is only likely where a part of the change was not seen."""
+    doubts = record.coverage.doubts if record.coverage is not None else ()
+    if record.verdict != "same" or not doubts:
+        return sure
+    more = f" And {'; '.join(doubts[1:])}." if doubts[1:] else ""
+    return f"Likely, not sure: {visible(doubts[0])}.{more}"
+
+
+def _tell_source(record: ComparisonRecord, row: MetricDiff) -> str:
+    """Return where both values of a row without an interval come from, and so how certain the verdict is."""
+    if row.baseline_source is not None and row.candidate_source is not None:
+        return "Sure: both values stand in the logs."
+    if record.programs is not None:
+        return "Sure: both programs were compiled."
+    if record.trained and row.evidence:
+        return f"{'Likely' if row.evidence == ONE_RUN else 'Sure'}: by {row.evidence}, more than equal runs differ."
+    if record.trained:
+        return "Sure: the runs recorded both."
+    if row.evidence == ONE_PROGRAM:
+        return "Sure: both arms lower one program."
+    return "Sure: both first steps were recorded and compared."
 
 
 def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
@@ -251,6 +295,8 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if explained is not None and explained.root is not None and tell_function(record):
         settings = (finding.message for finding in record.findings if finding.kind == "config")
         return visible(explained.commit_of_root or next(settings, ""))
+    if explained is not None and (cost := tell_cost(record, explained)):
+        return visible(cost)
     if explained is not None and (headline := headline_of(explained) or explained.headline):
         return visible(headline)
     if record.programs is not None and record.programs.differences:
@@ -266,6 +312,20 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
         return visible(row.reason)
     programs = [floor.evidence for floor in record.floors if floor.name == "same program" and floor.holds is False]
     return first_clauses(visible(programs[0] if programs and row.verdict == "unknown" else row.reason))
+
+
+def tell_cost(record: ComparisonRecord, explained: Explanation) -> str:
+    """Return where the memory and the time differ, if these are what is better or worse; else empty."""
+    differ = {row.metric for row in record.rows if row.verdict in ("regressed", "improved") and not row.allowed}
+    if record.function is not None and record.function.answer == "another":
+        return ""
+    rows = explained.memory.buffers if explained.memory is not None and MEMORY.name in differ else ()
+    more = [f"{(row.candidate_bytes - row.baseline_bytes) / 2**20:+,.2f} MiB of {row.what}" for row in rows[:1]]
+    more = [f"{text} at {row.line.place}" if row.line else text for text, row in zip(more, rows, strict=False)]
+    times = explained.time.differences if explained.time is not None and differ & set(PER_STEP) else ()
+    more += [row.sentence for row in times[:1] if row.sure]
+    touched = [f"{line.commit}: {line.place}" for line in explained.lines[:1] if more]
+    return "; ".join([*touched, *more][:2])
 
 
 def _agree(strips: Sequence[Strip], row: MetricDiff) -> bool:
@@ -301,6 +361,14 @@ def _draw_strips(record: ComparisonRecord) -> Iterator[Strip]:
             for nth, chosen in enumerate(sets)
         ]
         yield Strip(side=side, name=visible(arm.ref), levels=tuple(levels))
+
+
+def _shows_ticks(record: ComparisonRecord) -> bool:
+    """Return whether nothing differs, or whether every floor holds and only a cost is undecided."""
+    if outcome_of(record) == "unknown":
+        is_blocked = any(finding.effect == "blocks" for finding in record.findings)
+        return bool(record.floors) and all(floor.holds for floor in record.floors) and not is_blocked
+    return outcome_of(record) == "same"
 
 
 def _list_ticks(record: ComparisonRecord) -> Iterator[Tick]:

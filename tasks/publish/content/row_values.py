@@ -4,9 +4,11 @@ import re
 from math import isfinite
 
 from tasks.diff.metric_rows import ABSENT, DIED
+from tasks.metrics.memory_metrics import HOST_GROWTH
 from tasks.records import MetricDiff
 from tasks.records.text import MEGA, show_digits, show_number, show_share, visible
 
+WITHOUT_PERCENT = ("%", HOST_GROWTH.unit)  # units of values whose ratio tells nothing
 LEAST_PERCENT = 0.001  # a smaller change is shown as less than this
 NUMBER = re.compile(r"-?[\d.,]+(e[-+]?\d+)?( (b|m|tr)illion| thousand)?")  # a text without a note
 
@@ -15,11 +17,11 @@ def show_percent(row: MetricDiff) -> str:
     """Return the relative difference, such as `+16.9 %`; empty if the values are no numbers or the baseline is 0.
 
     NaN and infinities are no numbers. Empty also for values in percent without an effect, because a percentage of them
-    could be taken for points.
+    could be taken for points, and for the growth of memory, which is about 0 without a leak.
     """
     effect = row.effect
     if effect is None:
-        if row.baseline is None or row.candidate is None or row.unit == "%":
+        if row.baseline is None or row.candidate is None or row.unit in WITHOUT_PERCENT:
             return ""
         if not row.baseline or row.baseline == row.candidate:
             return ""

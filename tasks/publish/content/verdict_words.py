@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_rows import ABSENT, DIED, NOT_JUDGED
 from tasks.metrics.maxview_metrics import FINAL_LOSS
-from tasks.metrics.result_metrics import EVALUATION, FINAL_STATE, FIRST_CALL, FUNCTION, LOSS, ROUNDING, VALUES
+from tasks.metrics.memory_metrics import MEMORY_METRICS
+from tasks.metrics.result_metrics import DATA, EVALUATION, FINAL_STATE, FIRST_CALL, FUNCTION, LOSS, ROUNDING, VALUES
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
 from tasks.publish.content.row_values import show_percent
@@ -86,9 +87,10 @@ FAMILIES: dict[str, frozenset[str]] = {
         {"tflops_per_device", "tokens_per_s", "avg_step_time_s", *(metric.name for metric in TIME_METRICS)} - RUN_TIMES
     ),
     "Numerics": frozenset(
-        metric.name for metric in (FINAL_LOSS, LOSS, FUNCTION, FIRST_CALL, EVALUATION, VALUES, ROUNDING, FINAL_STATE)
+        metric.name
+        for metric in (DATA, FINAL_LOSS, LOSS, FUNCTION, FIRST_CALL, EVALUATION, VALUES, ROUNDING, FINAL_STATE)
     ),
-    "Memory": frozenset({"memory_percent", "program_memory_gb"}),
+    "Memory": frozenset({"memory_percent", "program_memory_gb", *(metric.name for metric in MEMORY_METRICS)}),
 }
 RUN = "Run"  # the group of all other rows
 
@@ -116,6 +118,17 @@ def name_row(row: MetricDiff) -> str:
 def name_verdict(outcome: Outcome) -> str:
     """Return an outcome with its sign: `✗ regressed`."""
     return f"{OUTCOMES[outcome].sign} {outcome}"
+
+
+def tell_outcome(record: ComparisonRecord) -> str:
+    """Return the outcome in words. If nothing was trained and nothing differs: `same function and time`, as asked."""
+    outcome = outcome_of(record)
+    return f"{outcome} {' and '.join(record.asked)}" if outcome == "same" and record.asked else outcome
+
+
+def tell_verdict(record: ComparisonRecord) -> str:
+    """Return `tell_outcome` with the outcome's sign: `= same function`."""
+    return f"{OUTCOMES[outcome_of(record)].sign} {tell_outcome(record)}"
 
 
 def outcome_of(record: ComparisonRecord) -> Outcome:
@@ -165,15 +178,20 @@ def absent_text(record: ComparisonRecord) -> str:
 def difference_text(row: MetricDiff) -> str:
     """Return the difference in percent, else in its unit; a note in brackets tells of noise or of one run of each arm.
 
-    A row of MaxView has no interval, because the step time has it.
+    A row of MaxView has its difference as MaxView prints it, and the percentage in brackets: `+0.056 (+4.0 %)`. It has
+    no interval, because the step time has it.
     """
-    words = show_percent(row) or round_numbers(visible(row.difference_text)) or "—"
+    percent, difference = show_percent(row), visible(row.difference_text)
+    words = percent or round_numbers(difference) or "—"
+    notes = []
     if row.effect_text and row.group == "ours":
         words = visible(row.effect_text)
-    if row.metric in SHOWN_ONLY:
-        return words
-    little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
-    return f"{words} ({ONE_RUN})" if little else f"{words} (noise)" if is_noise(row) else words
+    elif row.group == "maxview" and percent and difference not in ("—", "0"):
+        words, notes = difference, [percent]
+    if row.metric not in SHOWN_ONLY:
+        little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
+        notes += [ONE_RUN] if little else ["noise"] if is_noise(row) else []
+    return f"{words} ({'; '.join(notes)})" if notes else words
 
 
 def is_noise(row: MetricDiff) -> bool:

@@ -13,7 +13,7 @@ from tasks.publish.content.verdict_words import (
     cell_text,
     difference_text,
     name_verdict,
-    outcome_of,
+    tell_verdict,
     threshold_text,
 )
 from tasks.publish.markdown.elements import MAX_TEXT_LENGTH, draw_table, escape_markdown
@@ -26,7 +26,7 @@ MAX_LINE_LENGTH = 200  # characters of a line of a log
 
 def summary_description(record: ComparisonRecord) -> str:
     """Return the verdict in one line of Markdown, for the description of an artifact."""
-    return _md(f"{name_verdict(outcome_of(record))}: {make_brief(record).sentence}")
+    return _md(f"{tell_verdict(record)}: {make_brief(record).sentence}")
 
 
 def summary_markdown(record: ComparisonRecord, page: str = "") -> str:
@@ -36,8 +36,8 @@ def summary_markdown(record: ComparisonRecord, page: str = "") -> str:
     """
     brief = make_brief(record)
     head = [
-        f"# {name_verdict(brief.outcome)}: {_md(brief.title)}",
-        f"**{_md(brief.sentence)}** {_md(brief.sure)}".strip(),
+        f"# {tell_verdict(record)}: {_md(brief.title)}",
+        f"**{_md(brief.sentence)}** {_md(f'{brief.sure} {brief.not_tried}'.strip())}".strip(),
     ]
     if page.startswith(("http://", "https://")):
         head.insert(0, f"[The page]({page})")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tasks.publish.content.brief import make_brief
 from tasks.publish.content.page_address import PublishedPage
-from tasks.publish.content.verdict_words import WORST_FIRST, name_verdict, outcome_of
+from tasks.publish.content.verdict_words import WORST_FIRST, name_verdict, outcome_of, tell_verdict
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.markdown.elements import draw_table, escape_markdown
 from tasks.publish.markdown.night import MARKER
@@ -39,4 +39,4 @@ def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:
     case = escape_markdown(record.case)
     linked = f"[{case}]({page.link})" if page.link.startswith(("http://", "https://")) else case
     brief = make_brief(record)
-    return [linked, name_verdict(brief.outcome), escape_markdown(shorten(brief.sentence, MAX_TEXT_LENGTH))]
+    return [linked, tell_verdict(record), escape_markdown(shorten(brief.sentence, MAX_TEXT_LENGTH))]

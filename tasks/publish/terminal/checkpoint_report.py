@@ -49,6 +49,8 @@ def print_difference(found: CheckpointDifference, *, as_json: bool) -> None:
         f"{word}  {escape_rich(found.path)}  against  {escape_rich(found.other_path)}  ({found.seconds:.2f} s)"
     )
     console.print(describe_counts(found))
+    for line in found.lacking:
+        console.print(f"[red]✗[/] {escape_rich(line)}" if found.unfinished else f"– {escape_rich(line)}")
     differing = [array for array in found.arrays if array.names and array.other_names and not array.exact]
     if differing:
         _show_rows(console, differing)

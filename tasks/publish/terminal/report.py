@@ -98,13 +98,14 @@ def render_brief(
     """
     brief = make_brief(record)
     word = OUTCOMES[brief.outcome]
-    head = f"{word.sign} {brief.outcome.upper()}"
+    head = f"{word.sign} {brief.word.upper()}"
     title = f"{head}   {brief.title}"
     title += f"   {duration}" if duration and len(f"{title}   {duration}") <= width else ""
     first, *others = textwrap.wrap(title, width, subsequent_indent="  ", break_on_hyphens=False)
     lines = [Text(first, style=word.style), *map(Text, others)]
     lines[0].stylize("default not bold", len(head))
     lines += _fold(f"{brief.sentence} {brief.sure}".rstrip(), width)
+    lines += _fold(brief.not_tried, width) if brief.not_tried else []
     if brief.ticks:
         ticks = "   ".join(f"{OUTCOMES[tick.word].sign} {tick.text}".replace(" ", GLUE) for tick in brief.ticks)
         lines += [Text(), *(Text(line.plain.replace(GLUE, " ")) for line in _fold(ticks, width))]

@@ -23,8 +23,9 @@ class DialectMark(NamedTuple):
         return dialect
 
 
-# In order of recognition: MLPerf's lines stand among lines of the trainer that prints them. NeMo's rows contain text like Megatron's. MaxText is last: its own text includes
-# `EXIT_CODE=`, which wrapper scripts print after any trainer.
+# In order of recognition: MLPerf's lines stand among lines of the trainer that prints them, and NeMo's rows contain
+# text like Megatron's. MaxText is last: its own text includes `EXIT_CODE=`, which wrapper scripts print after any
+# trainer.
 DIALECTS = (
     DialectMark(
         "mllog", "':::MLLOG {\"namespace\": …, \"key\": …}'",

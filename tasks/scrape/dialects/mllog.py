@@ -1,4 +1,4 @@
-"""MLPerf's dialect: lines `:::MLLOG {JSON}` of its logging library, as NeMo, MaxText and many other trainers print them.
+"""MLPerf's dialect: lines `:::MLLOG {JSON}` of its logging library, printed by NeMo, MaxText and many other trainers.
 
 A row is a line with the loss or the seconds of a step. A log without such lines has the blocks between two evaluations
 as its rows. Steps are those that the log numbers; where it counts samples only, samples ÷ `global_batch_size`.
@@ -66,15 +66,15 @@ def read_event(data: bytes, position: int) -> dict[str, Any] | None:
     return found if known and _number(found.get("time_ms")) is not None else None
 
 
-def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:  # noqa: ARG001
+def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
     """Return the row at a position; None if its JSON is damaged or has no step. A number in JSON is always complete."""
     event = read_event(line, position + len(MARK))
     if event is None:
         return None
     value, metadata = event.get("value"), event["metadata"]
     values = value if isinstance(value, dict) else {"train_loss": value}
-    numbers = {_NAMED.get(key, key): number for key, one in values.items() if (number := _number(one)) is not None}
-    if len(numbers) < len(values) or not {"loss", "seconds"} & set(numbers):
+    numbers = {_NAMED.get(key, key): _number(one) for key, one in values.items()}
+    if None in numbers.values() or not {"loss", "seconds"} & set(numbers):
         return None
     step, samples = _number(metadata.get("step")), _samples(metadata)
     if step is None and samples is None:
@@ -177,8 +177,10 @@ class MllogEventCollector(EventCollector):
         self._describe_machine()
         found = super().reading_fields(steps, table)
         return {
-            **found, "config": self.config, "sources": self.sources,
-            "ended": None if self.last_ms is None else _iso(self.last_ms), "blocks": 0 if table.parsed else steps.height,
+            **found,
+            "config": self.config, "sources": self.sources,
+            "ended": None if self.last_ms is None else _iso(self.last_ms),
+            "blocks": 0 if table.parsed else steps.height,
         }  # fmt: skip
 
     def _batch(self) -> int | None:
@@ -195,7 +197,9 @@ class MllogEventCollector(EventCollector):
             place = block.source.model_dump() | {"time": _iso(block.ended_ms)}
             step = int(block.ended / unit) if counted else number  # type: ignore[operator]
             rows.append({"step": step, "seconds": (block.ended_ms - block.began_ms) / 1000 / steps, **place})
-        return arrange_columns(pl.DataFrame(rows, infer_schema_length=None)) if rows else pl.DataFrame(schema=STEP_SCHEMA)
+        return (
+            arrange_columns(pl.DataFrame(rows, infer_schema_length=None)) if rows else pl.DataFrame(schema=STEP_SCHEMA)
+        )
 
     def _add_seconds(self, steps: pl.DataFrame) -> pl.DataFrame:
         """Return the rows; if none has seconds, each gets the mean of its steps since the row or block before it."""
@@ -226,7 +230,7 @@ class MllogEventCollector(EventCollector):
         each, platform = self._system.get("accelerators_per_node"), self.facts.get("submission_platform", {})
         device = self._system.get("accelerator_model_name") or platform.get("value")
         organisation = self.facts.get("submission_org", {}).get("value")
-        count = self._nodes * int(each) if self._nodes and str(each).isdigit() else None
+        count = self._nodes * int(str(each)) if self._nodes and str(each).isdigit() else None
         named = f"{organisation or ''} {platform['value']}".strip() if platform.get("value") else None
         self.environment = self.environment.model_copy(
             update={"device_kind": device, "num_devices": count, "place": self._place or named}
@@ -246,7 +250,9 @@ def _block(began_ms: int, began: dict[str, Any], ended_ms: int, ended: dict[str,
     steps = _number(began.get("step")), _number(ended.get("step"))
     if None not in steps:
         return Block(began_ms, ended_ms, *steps, numbered=True, source=source)
-    first = next((n for key in ("first_epoch_num", "samples_count") if (n := _number(began.get(key))) is not None), None)
+    first = next(
+        (n for key in ("first_epoch_num", "samples_count") if (n := _number(began.get(key))) is not None), None
+    )
     last = _samples(ended)
     if last is None and first is not None:  # MaxText: the block's length stands in its start
         length = next((n for key in ("epoch_count", "samples_count") if (n := _number(began.get(key)))), None)

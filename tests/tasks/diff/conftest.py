@@ -133,7 +133,11 @@ def compare() -> Callable[..., ComparisonRecord]:
         given: dict[str, Any] = {
             "tolerances": load_tolerances("default"), "declared": frozenset({"pure_nnx"}), "effects": load_effects(),
         } | options  # fmt: skip
-        rest = {key: given.pop(key) for key in ("aa", "circumstances", "case", "checkpoints", "turns") if key in given}
+        rest = {
+            key: given.pop(key)
+            for key in ("aa", "circumstances", "case", "checkpoints", "turns", "data")
+            if key in given
+        }
         rules = make_rules("Same?", **given)
         place: dict[str, Any] = {"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
         return diff(sides[0], sides[1], rules=rules, **(place | rest))

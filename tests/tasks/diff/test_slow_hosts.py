@@ -24,8 +24,8 @@ OVERRIDES = ("steps=40", "checkpoint_period=100", "max_target_length=32", "log_c
 # a branch, the replaced text of the trainer's loop, and the part of a step that the sentence must name
 BRANCHES = {
     "sleeps": (
-        "        run.outputs.before(step)\n",
-        "        run.outputs.before(step)\n        __import__('time').sleep(0.4)\n",
+        "        run.outputs.before_step(step)\n",
+        "        run.outputs.before_step(step)\n        __import__('time').sleep(0.4)\n",
         "other code in the step loop",
     ),
     "waits-for-input": (
@@ -34,15 +34,15 @@ BRANCHES = {
         "waiting for input",
     ),
     "logs-too-much": (
-        "        report.log_step(run.config, step=step,",
+        "        report.log_step(run.setup.config, step=step,",
         # lines to a slow sink: the sink's time counts, however many lines a busy machine prints
         "        for number in range(40):\n            logging.info('array %d of step %d', number, step)\n"
-        "            __import__('time').sleep(0.01)\n        report.log_step(run.config, step=step,",
+        "            __import__('time').sleep(0.01)\n        report.log_step(run.setup.config, step=step,",
         "logging",
     ),
     "saves-synchronously": (
-        "save(run, step, state, force=done == config.steps)\n",
-        "save(run, step, state, force=True)\n            run.manager.wait_until_finished()\n",
+        "start_save(run, step, state, force=done == config.steps)\n",
+        "start_save(run, step, state, force=True)\n            run.manager.wait_until_finished()\n",
         "saving checkpoints",
     ),
 }
@@ -63,7 +63,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git("init", "-b", "main")
     git("add", ".")
     git("commit", "-m", "as it is")
-    loop = folder / "model" / "train.py"
+    loop = folder / "model" / "train" / "loop.py"
     for branch, (before, after, _) in BRANCHES.items():
         git("checkout", "-b", branch, "main")
         text = loop.read_text()

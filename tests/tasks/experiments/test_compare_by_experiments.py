@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments
-from tasks.publish.content.brief import make_brief
+from tasks.publish.content.brief import make_brief, tell_certainty
+from tasks.publish.markdown.artifacts import summary_markdown
+from tasks.publish.terminal.report import render_brief
 from tasks.records import ComparisonRecord, Observation, ProgramExplanation, ProgramTimes, RunPlan, TimeRatio
+from tasks.records.data import DataComparison, DataKind
 from tasks.records.observation import ObservedArray
 from tasks.records.plan import SharedStart
 
@@ -93,3 +96,45 @@ def test_turns_that_failed_name_their_problem_in_the_brief() -> None:
     differs = ProgramExplanation(answer="differs", sentence="the programs differ at 3 places", hashes=("a", "b"))
     record = compare("0.12.0", program=differs, turns=ProgramTimes(problem="nnx: its step failed after 6 rounds"))
     assert make_brief(record).why == "nnx: its step failed after 6 rounds"
+
+
+@pytest.mark.parametrize(
+    ("asked", "word", "titles", "untried"),
+    [
+        (("time", "function"), "SAME FUNCTION AND TIME", ["Step time of the program", "Function of the step"], ""),
+        (("function",), "SAME FUNCTION", ["Function of the step"], "step times"),
+        (("time",), "SAME TIME", ["Step time of the program"], "the function of the steps"),
+    ],
+)
+def test_the_headline_says_what_was_asked_and_the_second_line_what_was_not_tried(
+    asked: tuple[str, ...], word: str, titles: list[str], untried: str
+) -> None:
+    record = compare("0.12.0", asked=asked, program=ONE_TEXT)
+    assert [row.title for row in record.rows] == titles
+    lines = [line.plain for line in render_brief(record, 200, bars=False)]
+    assert lines[0].startswith(f"= {word}   01_base")
+    assert "logs" not in lines[1]
+    assert lines[2].strip().startswith("Nothing was trained: ")
+    assert (untried or "checkpoints") in lines[2]
+    assert lines[2].strip().endswith("later batches and the host loop were not tried.")
+    assert f"# = {word.lower()}: 01\\_base" in summary_markdown(record)
+
+
+def test_nothing_stands_in_logs_that_do_not_exist() -> None:
+    """Every row that is the same or another is certain for its own reason."""
+    given = {"inputs": "a"}, {"inputs": "b"}
+    for record in (compare("0.12.0", program=ONE_TEXT), compare("0.12.0", given=given), compare("0.12.0", turns=TURNS)):
+        for row in record.rows:
+            assert "logs" not in tell_certainty(record, row), row.title
+
+
+@pytest.mark.parametrize(
+    ("kind", "equal", "word"), [("equal", None, "same"), ("reordered", True, "same"), ("other", False, "changed")]
+)
+def test_later_batches_of_the_recordings_are_a_row(kind: DataKind, equal: bool | None, word: str) -> None:
+    first = None if kind == "equal" else 2
+    data = DataComparison(steps=20, kind=kind, first=first, are_equal=equal, gap=None if equal is None else 0.5)
+    record = compare("0.12.0", asked=("function",), program=ONE_TEXT, data=data)
+    (row,) = [row for row in record.rows if row.metric == "data"]
+    assert (row.verdict, record.verdict) == (word, word)
+    assert "batches after the first 20" in record.not_tried

@@ -134,6 +134,17 @@ def test_a_record_has_all_contents_of_the_folder(tmp_path: Path) -> None:
     assert repr(directory.read_record()) == repr(record)
 
 
+def test_the_supervisors_note_of_the_memory_is_read(tmp_path: Path) -> None:
+    plan = resolve(Request(comparison="linen-vs-nnx"), tmp_path)[0]
+    directory = RunDirectory(Path(plan.directory)).create()
+    log = LOG.format(code=0)
+    directory.log.write_text(log)
+    reading = RunReading(name="log", format="maxtext", exit_code=0, span=(0, len(log) + 100))
+    assert build_record(plan, directory, reading, []).host_peak_b is None
+    directory.log.write_text(f"{log}maxview: largest resident memory of a process: 1536 MiB\n")
+    assert build_record(plan, directory, reading, []).host_peak_b == 3 * 2**29
+
+
 def test_a_run_without_metrics_or_program(tmp_path: Path) -> None:
     plan = resolve(Request(comparison="linen-vs-nnx"), tmp_path)[0].model_copy(update={"commit": None})
     directory = RunDirectory(Path(plan.directory)).create()

@@ -136,6 +136,20 @@ def test_equal_files_are_one_run_committed_or_not(clone: Path, plan: Plans, git:
     assert plan()["branch"].run_name == first.run_name
 
 
+def test_an_edit_of_equal_length_within_a_second_of_the_commit_is_seen(clone: Path, cache: Path, git: Git) -> None:
+    git("config", "core.trustctime", "false")  # without a wait: the times of a file tell git nothing here
+    edit(clone, "aaaa")
+    git("commit", "-q", "-a", "-m", "the first")
+    # git's rule: a file as old as the index may have changed after it, and is read
+    index, file = clone / ".git" / "index", clone / "model" / "train.py"
+    os.utime(file, (1e9, 1e9))
+    git("update-index", "-q", "--really-refresh")
+    edit(clone, "bbbb")
+    for path in (file, index):
+        os.utime(path, (1e9, 1e9))
+    assert resolve_version(str(clone), ".", cache).name == "feature + 1 changed file"
+
+
 def test_without_changes_it_is_the_branch(clone: Path, plan: Plans, git: Git, wording: Wording) -> None:
     os.utime(clone / "model" / "train.py", (0, 0))
     (clone / "model" / "run.log").write_text("ignored\n")

@@ -13,7 +13,13 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 
 @pytest.mark.parametrize(
     ("name", "steps"),
-    [("maxtext", range(6)), ("megatron", range(1, 7)), ("torchtitan", (1, 10, 20, 30, 40, 50)), ("nemo", range(6))],
+    [
+        ("maxtext", range(6)),
+        ("megatron", range(1, 7)),
+        ("torchtitan", (1, 10, 20, 30, 40, 50)),
+        ("nemo", range(6)),
+        ("mllog", (10, 20, 30, 40)),
+    ],
 )
 def test_a_sample_is_read_completely(name: str, steps: Sequence[int]) -> None:
     (run,) = scrape(SAMPLES / "logs" / f"{name}.txt").runs

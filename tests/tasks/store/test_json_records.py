@@ -24,6 +24,7 @@ from tasks.records import (
     RunReading,
     RunRecord,
 )
+from tasks.records.change import RanLines
 from tasks.store import Store, StoreError
 from tasks.store.json_records import run_record_from_json, run_record_to_json
 
@@ -120,6 +121,17 @@ def test_the_text_is_strict_json():
 
     json.loads(text, parse_constant=refuse)
     assert text.isascii()
+
+
+def test_the_lines_that_a_run_executed_are_read_back():
+    ran = RanLines(
+        lines={"a.py": frozenset({3, 1})},
+        functions={"a.py": frozenset({("f", 1), ("g", 2)})},
+        ways={"a.py": ((3, frozenset({True, False})),)},
+        opened=frozenset({"b.json", "a.json"}),
+    )
+    before = record(ran=ran)
+    assert round_trip(before).ran == ran
 
 
 def test_a_step_table_without_rows_keeps_its_types():

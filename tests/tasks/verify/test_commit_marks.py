@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from etils import epath
 
+from flows.cli.app import call_command
 from tasks.verify.commit_marks import check_commit
 from tasks.verify.layout import CheckpointError, Item, find_steps
 from tasks.verify.verification import verify_checkpoint, verify_checkpoints
@@ -25,10 +26,32 @@ def test_a_killed_save_leaves_no_checkpoint(save, point):
     left = run / "checkpoints" / "9.orbax-checkpoint-tmp"
     assert left.is_dir()
     assert [found.step for found in find_steps(run)] == [0]
-    assert all(proof.ok for proof in verify_checkpoints(run, deep=True))
+    assert [(proof.step, proof.ok) for proof in verify_checkpoints(run, deep=True)] == [(0, True), (9, False)]
+    assert call_command(["verify", str(run)]) == 1  # the run has lost a save
+    assert call_command(["verify", str(left)]) == 2
     proof = verify_checkpoint(left, mode="record")
     assert (proof.ok, proof.step, proof.checks, proof.manifest) == (False, 9, ("commit",), None)
     assert "unfinished save" in proof.problems[0].message
+
+
+def test_a_save_that_was_made_again_is_not_lost(save, tmp_path):
+    run = shutil.copytree(save("--size", "2048"), tmp_path / "run")
+    shutil.copytree(run / "checkpoints" / "9", run / "checkpoints" / "9.orbax-checkpoint-tmp")
+    assert [(proof.step, proof.ok) for proof in verify_checkpoints(run)] == [(0, True), (9, True)]
+
+
+def test_runs_are_compared_at_the_last_common_step_and_a_lost_one_is_named(save, tmp_path, capsys):
+    lost, whole = tmp_path / "lost", tmp_path / "whole"
+    shutil.copytree(save("--size", "2048"), whole)
+    shutil.copytree(whole, lost)
+    (lost / "checkpoints" / "9").rename(lost / "checkpoints" / "9.orbax-checkpoint-tmp")
+    assert call_command(["verify", str(lost), "--against", str(whole)]) == 1
+    printed = capsys.readouterr().out
+    assert "equal" in printed
+    assert f"{lost} lacks step 9: its save was not finished" in printed
+    shutil.rmtree(lost / "checkpoints" / "9.orbax-checkpoint-tmp")  # never begun: another period
+    assert call_command(["verify", str(whole), "--against", str(lost)]) == 0
+    assert f"{lost} lacks step 9: the other has it" in capsys.readouterr().out
 
 
 def test_a_folder_of_unfinished_saves_only_is_reported(save, tmp_path):

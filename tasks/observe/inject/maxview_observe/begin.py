@@ -7,6 +7,7 @@ import jax
 
 from .interpret_kernels import interpret_kernels
 from .jit_hook import patch
+from .loop_clock import LoopClock
 from .observation_files import read_settings
 from .observe_step import StepObserver
 from .share_start import StartSharer
@@ -14,11 +15,18 @@ from .stderr_lines import print_on_stderr
 
 
 def begin(settings_file: str) -> None:
-    """Patch `jax.jit` to observe the training step, or to share the run's start. Raises OSError, ValueError.
+    """Patch `jax.jit` to observe the training step, to time its host loop, or to share the run's start.
 
-    Raises LookupError if `tree_mode` is set and Flax has no such mode.
+    Raises OSError, ValueError; LookupError if `tree_mode` is set and Flax has no such mode.
     """
     settings = read_settings(settings_file)
+    if settings.lines_only:
+        return
+    if settings.loop_calls:
+        clock = LoopClock(settings)
+        patch(clock)
+        atexit.register(clock.write)
+        return
     if not settings.observe:
         patch(StartSharer(settings))
         return

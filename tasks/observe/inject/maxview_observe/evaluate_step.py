@@ -3,8 +3,9 @@
 A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` has the origin of each operand:
 `["row", n]` and `["arg", n]` (results and arguments by index), `["lit", text]`, `["const", digest]` or
 `["parts", [origin, …]]` (a scan's stacked output). A slice of a scan's input is a row, too. `type` is the program's.
-`v` is the value of `bits.take_fingerprint` for floats, else of `bits.measure`. The first line is
-`{"arguments": [v, …]}`, the last line `{"results": [origin, …]}`.
+`v` is the value of `bits.take_fingerprint` for floats, else of `bits.measure`. `layers` has the last field of `v` for
+each slice along each axis that is as long as a scan: of layers that are stacked here, and written out in another arm.
+The first line is `{"arguments": [v, …], "layers": [layers, …]}`, the last line `{"results": [origin, …]}`.
 
 Every float has a shadow: the result of the same operations if each of them rounds a little differently. Its distance to
 the value says how far rounding alone can move the value, also after a cancellation. Decisions (comparisons, indices,
@@ -68,13 +69,17 @@ class StepEvaluation:
         self._params: dict[int, str] = {}
         self._held: list[Any] = []  # keeps the equations alive whose ids are keys
         self._narrow: set[str] = set()  # operations that JAX cannot do in float64
+        self._lengths: set[int] = set()  # of the step's scans
 
     def run(self, closed: Any, values: Sequence[Any]) -> list[Any]:
         """Evaluate the step on its arguments `values`; return its results, with float64 in place of other floats."""
         cpus = jax.devices("cpu") if "cpu" in str(jax.config.jax_platforms or "cpu") else [None]
         with jax.enable_x64(True), jax.default_device(cpus[0]):
             wide = [float64.widen(to_numpy(value)) for value in values]
-            self.write(json.dumps({"arguments": [measure_row(value, value) for value in wide]}))
+            scans = [one for one in jaxprs.equations(closed.jaxpr) if one.primitive.name == "scan"]
+            self._lengths = {one.params["length"] for one in scans} - {0, 1}
+            layers = [self._measure_layers(value, value) for value in wide]
+            self.write(json.dumps({"arguments": [measure_row(value, value) for value in wide], "layers": layers}))
             operands: list[Operand] = [(value, value, ["arg", place]) for place, value in enumerate(wide)]
             results = self._jaxpr(closed.jaxpr, closed.consts, operands, Where("", ""))
         self.write(json.dumps({"results": [origin for *_, origin in results]}))
@@ -221,9 +226,19 @@ class StepEvaluation:
             "params": self._brief(equation),
             "v": measure_row(value, shadow),
         }
+        if not where.path and (layers := self._measure_layers(value, shadow)):
+            row["layers"] = layers
         self.write(json.dumps(row))
         self.rows += 1
         return ["row", self.rows - 1]
+
+    def _measure_layers(self, value: Any, shadow: Any) -> list[list[Any]]:
+        """Return for each axis that is as long as a scan of the step the fingerprint of each slice; only of floats."""
+        if not float64.is_float(value):
+            return []
+        axes = [axis for axis, size in enumerate(value.shape) if size in self._lengths]
+        parts = [zip(np.moveaxis(value, axis, 0), np.moveaxis(shadow, axis, 0), strict=True) for axis in axes]
+        return [[bits.take_fingerprint(*both)[-1] for both in part] for part in parts]
 
     def _brief(self, equation: Any) -> str:
         """Return the equation's parameters as truncated JSON, without shardings, functions, jaxprs and addresses."""

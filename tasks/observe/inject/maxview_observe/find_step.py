@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import jaxprs
 from .jit_hook import Call
-from .observation_files import claim
+from .observation_files import CLAIM, claim
 
 MAX_INSPECTED = 20  # calls to inspect per function name; after that the name is ignored
 
@@ -36,3 +36,9 @@ class StepFinder:
                 return False
             self.name, self.claimed = call.name, claim(self.folder)
         return self.claimed
+
+    def reject(self, name: str) -> None:
+        """Take back the choice of a function, and ignore it from now on."""
+        self.name, self.claimed = None, False
+        self.others[name] = MAX_INSPECTED
+        (self.folder / CLAIM).unlink(missing_ok=True)

@@ -105,6 +105,9 @@ _KEPT = "_maxview_made_of"  # attribute of a `Lowered`: (jaxpr, function's name)
 class Recorder(Protocol):
     """Receives the calls of jitted functions."""
 
+    def prepare(self, function: Any) -> Any:
+        """Return the function to jit in place of a function."""
+
     def wants(self, name: str) -> bool:
         """Whether calls of functions of this name go to this recorder."""
 
@@ -120,6 +123,12 @@ class Recorder(Protocol):
     def fail(self, name: str, error: Exception) -> None:
         """Note that a call cannot be inspected. The call itself runs unchanged."""
 
+    def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
+        """Act before a call that is not the step's, perhaps inside a trace."""
+
+    def after_other(self, name: str, given: Any, results: Any) -> None:
+        """Act after a call that is not the step's, except inside a trace. given: (args, kwargs)."""
+
 
 class Jitted:
     """Wraps the result of `jax.jit`, and passes its calls to a recorder."""
@@ -132,7 +141,10 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program; pass the call to the recorder if it wants this function, except inside a trace."""
         if not self._recorder.wants(self._name) or in_trace((args, kwargs)):
-            return self._jitted(*args, **kwargs)
+            self._recorder.before_other(self._name, self._jitted, args, kwargs)
+            results = self._jitted(*args, **kwargs)
+            self._recorder.after_other(self._name, (args, kwargs), results)
+            return results
         if words := self._recorder.replace_arguments(self._name, args, kwargs):
             return self._jitted(*words[0], **words[1])
         try:
@@ -161,7 +173,7 @@ def patch(recorder: Recorder) -> None:
             fun = options.pop("fun", None)
         if fun is None:
             return lambda function: jit(function, **options)
-        jitted = real(fun, **options)
+        jitted = real(recorder.prepare(fun), **options)
         return Jitted(jitted, fun, options, recorder) if callable(fun) else jitted
 
     jax.jit = jit
@@ -190,7 +202,10 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
     def run_and_record(compiled: Any, *args: Any, **kwargs: Any) -> Any:
         made_of = compiled.__dict__.get(_KEPT)
         if made_of is None or not recorder.wants(made_of[1]) or in_trace((args, kwargs)):
-            return run(compiled, *args, **kwargs)
+            results = run(compiled, *args, **kwargs)
+            if made_of is not None:
+                recorder.after_other(made_of[1], (args, kwargs), results)
+            return results
         closed, name, lowered = made_of
         if words := recorder.replace_arguments(name, args, kwargs):
             return run(compiled, *words[0], **words[1])

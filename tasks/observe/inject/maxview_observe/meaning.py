@@ -23,6 +23,7 @@ _COUNTERS = frozenset({"count", "step", "mini_step", "gradient_step"})
 _WORD = re.compile(r"[A-Za-z_][\w-]*|\d+")
 # words with which a path inside a training state begins; before them is the name of the argument with the state
 _STATE = frozenset({"params", "model", "optimizer", "opt_state", "nnx_aux", *_COUNTERS})
+_MOMENT = re.compile(r"\.(?:mu|nu|trace)(?=\W|$)")  # fields of optax's states, also under an argument of any name
 _WRAPPED = ("inner_state", "inner_opt_state")  # hold the state of an optimizer that optax wraps: masked, MultiSteps
 _VALUE = ("value", "raw_value")
 _STAGES = "pipeline_module"  # holds MaxText's layers if they are in a pipeline
@@ -73,6 +74,8 @@ def meaning_of(argument: str) -> tuple[str, str]:
     begins = next((place for place, word in enumerate(words) if word in _STATE), None)
     if begins is not None:
         return meaning_of_array(".".join(words[begins:]))
+    if moment := _MOMENT.search(argument):
+        return "optimizer", ".".join(_WORD.findall(argument[moment.start() :]))
     return "data", ".".join(words[1:] or words)
 
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import jax
 
-from . import bits, jaxprs
+from . import bits, jaxprs, ran_lines
 from . import observation_files as files
 from .empty_program import empty
 from .evaluate_step import StepEvaluation
 from .find_step import StepFinder
-from .jit_hook import ArgsKwargs, Call
+from .jit_hook import ArgsKwargs, Call, in_trace
+from .loop_functions import LoopFunctions
 from .meaning import meanings_of
 from .observation_files import RecorderSettings
 from .other_arm import Draws, Replacement, have_common_keys
@@ -46,6 +47,10 @@ class StepObserver:
         self.results: list[Any] = []  # of the first call: as arguments of the second call they are the state
         self.batches_end = settings.batches  # the first call whose batch is not stored
         self.began = time.monotonic()
+        self.loop: LoopFunctions | None = None  # from the first recorded call on, if the programs really run
+
+    def prepare(self, function: Any) -> Any:
+        return function
 
     def wants(self, name: str) -> bool:
         return not self.busy and self.finder.may_be(name)
@@ -72,6 +77,18 @@ class StepObserver:
             self.note(f"a call of {name} cannot be looked at: {describe_error(error)}")
         self.finder.others[name] += 1
 
+    def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
+        if self.loop is not None and not self.busy and self.loop.is_new(jitted) and not in_trace((args, kwargs)):
+            self.busy = True
+            with self.guarded(f"the program of {name} cannot be read"):
+                self.loop.note_program(name, jitted, args, kwargs)
+            self.busy = False
+
+    def after_other(self, name: str, given: Any, results: Any) -> None:
+        if self.loop is not None and not self.busy:
+            with self.guarded("the loop cannot be followed"):
+                self.loop.after_other(name, given, results)
+
     def note(self, text: str) -> None:
         """Record and print a sentence about a failed part of the observation, each sentence once."""
         if text not in self.record["notes"]:
@@ -81,7 +98,9 @@ class StepObserver:
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
         if not self.finder.accept(call):
             args, kwargs = call.rebuild()
-            return go_on(*args, **kwargs)
+            results = go_on(*args, **kwargs)
+            self.after_other(call.name, call.leaves, results)
+            return results
         if self.skipped < self.settings.skipped:
             self.skipped += 1
             args, kwargs = call.rebuild()
@@ -101,11 +120,22 @@ class StepObserver:
         if number == first:
             with self.guarded("the profile cannot be started"):
                 self.profiling = Profiling(self.settings.folder / "profile")
-        results = self.go_on(call, go_on)
+        is_first_program = True
+        if self.settings.runs:
+            self.loop = self.loop or LoopFunctions(call.name)
+            with self.guarded("the loop cannot be followed"):
+                is_first_program = self.loop.before_step(call.closed, call.leaves)
+        results = self.go_on(call, go_on, compiled=is_first_program)
+        if self.loop is not None:
+            with self.guarded("the loop cannot be followed"):
+                self.loop.after_step(results)
         if number == 0:
             if self.settings.runs:
                 with self.guarded("the results cannot be described"):
                     self.record["results"] = describe_results(results)
+                if self.trains_nothing():
+                    self.look_further(call.name)
+                    return results
             self.results, self.began = jax.tree_util.tree_leaves(results), time.monotonic()
         if self.profiling is not None and self.profiling.is_enough(last=number == last):
             with self.guarded("the profile cannot be written"):
@@ -211,9 +241,24 @@ class StepObserver:
             return {}
         return files.read_arrays(start / files.DRAWS)
 
-    def go_on(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        """Run the step; use the program that was compiled for the observation, if there is one."""
-        if self.compiled is not None and call.compiled is None:
+    def trains_nothing(self) -> bool:
+        """Return whether the step returns all that it is given unchanged: an evaluation that returns its model."""
+        given = {one["digest"] for one in self.record.get("arguments", ()) if "digest" in one}
+        types = {(tuple(one["shape"]), one["dtype"]) for one in self.record.get("arguments", ())}
+        alike = [one for one in self.record["results"] if (tuple(one["shape"]), one["dtype"]) in types]
+        return not self.settings.function and bool(alike) and all(one.get("digest") in given for one in alike)
+
+    def look_further(self, name: str) -> None:
+        """Forget the recorded call, and look for the step among the other functions."""
+        self.finder.reject(name)
+        (self.settings.folder / files.PROGRAM).unlink(missing_ok=True)
+        self.calls, self.compiled, self.loop, self.results = 0, None, None, []
+        self.record = {"notes": self.record["notes"]}
+        print_on_stderr(f"{name} returns its arrays unchanged: it is not the training step")
+
+    def go_on(self, call: Call, go_on: Callable[..., Any], *, compiled: bool) -> Any:
+        """Run the step; with `compiled`, use the program that was compiled for the observation, if there is one."""
+        if compiled and self.compiled is not None and call.compiled is None:
             args, kwargs = call.rebuild_dynamic()
             self.busy = True  # the patched `jax.jit` also sees this call: `wants` must ignore it
             try:
@@ -233,7 +278,10 @@ class StepObserver:
         os._exit(0)
 
     def write(self) -> None:
-        """Write `observation.json`."""
+        """Write `observation.json`, and the lines that ran."""
+        if self.loop is not None:
+            self.record["loop"] = self.loop.describe()
+        ran_lines.write()
         files.write_json(self.settings.folder / files.OBSERVATION, self.record)
 
     def end_without_step(self) -> None:

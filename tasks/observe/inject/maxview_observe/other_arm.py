@@ -10,9 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import bits
 from .meaning import meaning_of, meanings_of, pair_similar
 from .observation_files import read_arrays
+from .stacked_layers import NamedShape, find_stacks
 
 SIMILAR = ("parameter", "optimizer")  # roles of arguments that two trainers may name in other words
 _MAY_DIFFER = ("random numbers", "counter")  # roles of arguments that may differ in an equal start
@@ -34,11 +37,15 @@ class Replacement:
         partners = [theirs.pop(meaning, None) for meaning in meanings]
         for place, there in self._similar(meanings, partners, theirs, stored).items():
             partners[place] = theirs.pop(there)
+        made = self._from_layers(meanings, partners, theirs, stored)
         for place, (name, meaning, there) in enumerate(zip(names, meanings, partners, strict=True)):
-            if reason := self._reason(leaves[place], meaning[0], there):
+            if place in made:
+                values = made[place]
+            elif reason := self._reason(leaves[place], meaning[0], there):
                 self.kept[name] = reason
                 continue
-            values = stored[str(there)]
+            else:
+                values = stored[str(there)]
             if values.shape != bits.to_bits(leaves[place]).shape:
                 self.kept[name] = f"shape {tuple(leaves[place].shape)} here, {tuple(values.shape)} there"
                 continue
@@ -59,6 +66,35 @@ class Replacement:
             if partners[n] is None and role in SIMILAR and bits.is_in_process(self.leaves[n])
         }
         return {n: rest[place] for n, place in pair_similar(left, right).items()}
+
+    def _from_layers(
+        self, meanings: list[Any], partners: list[str | None], theirs: dict[Any, str], stored: Mapping[str, Any]
+    ) -> dict[int, Any]:
+        """Return index → values of arguments without a partner that the other arm has by layer, or with all layers.
+
+        Removes the used arrays from `theirs`.
+        """
+        rest = {
+            there: NamedShape(there[0], there[1], stored[name].shape)
+            for there, name in theirs.items()
+            if there[0] in SIMILAR
+        }
+        own = {
+            n: NamedShape(meaning[0], meaning[1], bits.to_bits(self.leaves[n]).shape)
+            for n, meaning in enumerate(meanings)
+            if partners[n] is None and meaning[0] in SIMILAR and bits.is_in_process(self.leaves[n])
+        }
+        found: dict[int, Any] = {}
+        used: set[Any] = set()
+        for whole, (axis, places) in find_stacks(own, rest).items():
+            found |= dict(zip(places, np.moveaxis(stored[theirs[whole]], axis, 0), strict=True))
+            used.add(whole)
+        for place, (axis, layers) in find_stacks(rest, own).items():
+            found[place] = np.stack([stored[theirs[layer]] for layer in layers], axis=axis)
+            used |= set(layers)
+        for there in used:
+            del theirs[there]
+        return found
 
     @staticmethod
     def _reason(leaf: Any, role: str, there: str | None) -> str | None:

@@ -39,6 +39,9 @@ class StartSharer:
         # the first step without a stored batch; None: the other arm stored all batches, or this arm stores them
         self.batches_end = None if settings.start is None else read_batches_end(settings.start)
 
+    def prepare(self, function: Any) -> Any:
+        return function
+
     def wants(self, name: str) -> bool:
         return not self.ended and self.finder.may_be(name)
 
@@ -46,6 +49,12 @@ class StartSharer:
         self.finder.others[name] += 1
 
     def before_compile(self, name: str, closed: Any, lowered: Any) -> None:
+        pass
+
+    def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
+        pass
+
+    def after_other(self, name: str, given: Any, results: Any) -> None:
         pass
 
     def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:

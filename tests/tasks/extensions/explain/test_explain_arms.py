@@ -69,7 +69,9 @@ def test_own_first_weights_explain_nothing_if_the_judged_runs_shared_them(
     arm = ObservedArm(plan, "left", tmp_path, Observation(step="train_step"))
     monkeypatch.setattr(explain_arms, "observe", lambda *_, **__: arm)
     monkeypatch.setattr(
-        explain_arms, "explain_observed", lambda _, *, starts_shared, measured: Explanation(headline=f"{starts_shared}")
+        explain_arms,
+        "explain_observed",
+        lambda _, *, starts_shared, measured, function: Explanation(headline=f"{starts_shared}"),
     )
     assert explain_arms.explain_plans((plan, plan), ("left", "right"), tmp_path).headline == str(shared)
 

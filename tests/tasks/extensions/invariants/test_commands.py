@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from configs.errors import ConfigError
+from configs.read import CONFIG_ROOT
 from tasks.extensions.invariants.evaluate_twins import evaluate_twins
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.make_record import find_first, make_record
@@ -94,6 +95,16 @@ def test_the_next_command_names_the_file(tmp_path: Path) -> None:
     """Maxview has a twin of the same name."""
     path = write(tmp_path)
     assert command_of(REQUEST, read_twin(path), "mine") == f"maxview invariants --trainer command --twin {path}"
+
+
+def test_the_next_command_asks_the_same_of_the_same_trainer() -> None:
+    asked = {"trainer": "maxtext", "software": ("maxtext==0.2.5",), "model": "tiny", "overrides": ("attention=flash",)}
+    words = command_of(InvariantsOptions(**asked), read_twin(CONFIG_ROOT / "invariants/scan.yml"), "01_base").split()
+    pairs = dict(zip(words[2::2], words[3::2], strict=True))
+    assert pairs == {
+        "--trainer": "maxtext", "--with": "maxtext==0.2.5", "--case": "01_base", "--model": "tiny",
+        "--set": "attention=flash", "--twin": "scan",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("different", "first"), [(("rest.18",), ""), (("rngs.key",), "train.py:14 (dot_general)")])

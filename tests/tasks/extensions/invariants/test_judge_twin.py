@@ -42,6 +42,33 @@ def test_a_doubled_gradient_is_named_with_its_factor() -> None:
     assert "experts.wi" in found.sentence
 
 
+def test_a_result_that_is_off_by_a_factor_is_named_before_the_gradients() -> None:
+    """A mean over the last part of a batch alone: AI-Hypercomputer/maxtext#3311."""
+    gradient = row("optimizer", "mu.w", noise=4e-3)
+    found = judge(row("metric", "moe_lb_loss", factor=1 / 128) | {"size": 1}, gradient)
+    assert found.sentence.startswith("moe_lb_loss × 1/128, exactly")
+    assert "0.4 %" in found.sentence
+    # any number is some multiple of another
+    assert "exactly" not in judge(row("metric", "loss", factor=1.063) | {"size": 1}).sentence
+    always = [row("metric", "aux", factor=1.063) | {"size": 1}, row("parameter", "w")]
+    states = [{"state": f"step {n}", "results": always} for n in range(3)]
+    assert "aux × 1.063, exactly" in judge_twin(TWIN, "01_base", {"states": states}).sentence
+
+
+def test_the_factor_of_plain_gradient_descent_is_that_of_its_updates() -> None:
+    """JAX's shard_map multiplied gradients by the number of devices: jax-ml/jax#36886."""
+    moved = row("parameter", "w", noise=1e-3) | {"size": 8}
+    updates = [row("parameter", name, norm=1e-4, factor=8.0, noise=1e-12) for name in ("w", "b")]
+    found = judge(moved, updates=updates)
+    assert "the updates of 2 weights × 8.000" in found.sentence
+    assert "× 8" not in judge(moved, updates=[*updates, row("parameter", "c", norm=1e-4, factor=3.0)]).sentence
+
+
+def test_an_argument_that_one_side_ignores_is_named() -> None:
+    found = judge(row("optimizer", "mu.w", noise=0.1), unread={"segment_ids": "left", "positions": "neither"})
+    assert found.sentence.endswith("; only the right side reads segment_ids; neither side reads positions")
+
+
 def test_a_factor_of_almost_one_has_its_size() -> None:
     """MaxText adds 1e-8 to the number of tokens that it divides by: at once, but not for accumulated batches."""
     found = judge(row("optimizer", "mu.w", factor=1 + 2e-11))
@@ -132,3 +159,20 @@ def test_a_twin_that_broke_is_bisected_from_the_commit_at_which_it_held() -> Non
     assert bisect_words(left, breaks) == f"{words} --set scan_layers=true"  # this side's results are other ones now
     resumed = broken.model_copy(update={"results": (result.model_copy(update={"settings": ((), None)}),)})
     assert not bisect_words(resumed, breaks)  # no setting of a step repeats it
+
+
+def test_a_resumed_process_with_another_program_is_judged_by_its_function() -> None:
+    """Its arguments are equal in every bit; a rule that it read from the checkpoint is a constant of its program."""
+    exact = {"role": "parameter", "meaning": "w", "size": 8, "type": "f32", "norm": None, "different": 0}
+    measured: dict[str, Any] = {"states": [{"state": "resumed", "results": [exact]}], "exact": True}
+    assert judge_twin(TWIN, "14_resume", measured).answer == "same"
+    for factor, word in ((1.0, "same"), (0.5, "another")):
+        results = [row("parameter", "w", factor=factor), row("metric", "loss")]
+        found = judge_twin(
+            TWIN, "14_resume", measured | {"programs": {"states": [{"state": "step 0", "results": results}]}}
+        )
+        assert found.answer == word
+        assert "lowers another program" in found.sentence
+    moved = exact | {"different": 2}
+    found = judge_twin(TWIN, "14_resume", measured | {"states": [{"state": "resumed", "results": [moved]}]})
+    assert found.answer == "another"

@@ -33,6 +33,7 @@ type MakePlan = Callable[..., RunPlan]
 CREDENTIALS = ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS", "WANDB_API_KEY")
 SECRETS = (*CREDENTIALS, "GITHUB_TOKEN", "MAXVIEW_GITHUB_TOKEN", "MAXVIEW_WEBHOOK_URL", "PREFECT_API_KEY", "PREFECT_X")
 STAMP = r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 1-3]\d \d\d:\d\d:\d\d UTC 20\d\d"
+PEAK = r"maxview: largest resident memory of a process: \d+ MiB"
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
@@ -77,7 +78,7 @@ def is_gone(pid: int) -> bool:
 
 def test_the_log_is_framed_as_an_xpk_pod_frames_it(start: Start) -> None:
     log = end_of(start("import sys; print('out'); print('err', file=sys.stderr)"))
-    assert re.fullmatch(rf"XPK Start: {STAMP}\nout\nerr\nXPK End: {STAMP}\nEXIT_CODE=0\n", log)
+    assert re.fullmatch(rf"XPK Start: {STAMP}\nout\nerr\n{PEAK}\nXPK End: {STAMP}\nEXIT_CODE=0\n", log)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +98,15 @@ def test_exit_codes_are_those_of_a_shell(code: str, expected: int, start: Start)
     assert end_of(start(code)).endswith(f"\nEXIT_CODE={expected}\n")
 
 
+def test_the_log_notes_the_largest_memory_of_a_process(start: Start) -> None:
+    child = "import sys; kept = bytearray(b'x' * (300 << 20))"
+    log = end_of(start(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"))
+    (peak,) = re.findall(r"memory of a process: (\d+) MiB", log)
+    assert 300 <= int(peak) < 700  # the literal, its copy, and an interpreter
+
+
 def test_the_frame_always_starts_on_a_new_line(start: Start) -> None:
-    assert "torn\nXPK End: " in end_of(start("import os; os.write(1, b'torn')"))
+    assert re.search(rf"torn\n{PEAK}\nXPK End: ", end_of(start("import os; os.write(1, b'torn')")))
 
 
 def test_output_arrives_as_it_is_written(start: Start) -> None:
@@ -137,7 +145,7 @@ def test_stop_gives_the_trainer_its_grace_period(start: Start) -> None:
     handle = start(code, grace_s=20.0)
     wait_for(lambda: is_up(handle))
     process_group.stop(handle)
-    assert re.search(rf"up\nsaved\nXPK End: {STAMP}\nEXIT_CODE=143\n$", text_of(handle))
+    assert re.search(rf"up\nsaved\n{PEAK}\nXPK End: {STAMP}\nEXIT_CODE=143\n$", text_of(handle))
     assert not process_group.is_alive(handle)
     assert not any(members(handle))
 

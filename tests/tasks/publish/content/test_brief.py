@@ -17,6 +17,7 @@ from tasks.publish.content.brief import (
 )
 from tasks.publish.content.row_values import show_percent, show_sides, show_values
 from tasks.records import CodeLine, ComparisonRecord, Explanation, Finding, Floor, FunctionComparison, MetricDiff
+from tasks.records.function import ResultGap
 from tasks.records.observation import Root, TensorComparison
 from tasks.records.text import show_number
 from tests.wording.sentences import Wording
@@ -100,13 +101,15 @@ def test_the_root_leads_and_its_commit_is_why(record_002: ComparisonRecord, make
     tensors = TensorComparison(sentence=f"the first that differs: {root.sentence}", first=root, roots=(root,))
     line = CodeLine(file=root.file, line=root.line, commit="f9ff970c4 Another epsilon")
     loss = make_row("loss_per_step", "Loss, step by step", ("8.79", "8.80", "0.01"), "changed", "the loss differs")
-    another = FunctionComparison(answer="another", sentence="another function: loss differs by 0.1 in float64; as run")
+    gap = ResultGap(state="step 0", role="metric", meaning="loss", float64=0.1, as_run=0.1)
+    sentence = "another function: loss differs by 0.1 in float64; as run"
+    another = FunctionComparison(answer="another", sentence=sentence, gaps=(gap,))
     found = {"rows": (loss,), "verdict": "changed", "findings": (), "function": another, "explanation": None}
     record = record_002.model_copy(update=found)
     assert make_brief(record).sentence == f"A{another.sentence[1:].partition('; ')[0]}."
     explanation = Explanation(headline=tensors.sentence, tensors=tensors, lines=(line,))
     brief = make_brief(record.model_copy(update={"explanation": explanation}))
-    assert brief.sentence == f"Another function: {root.sentence}."
+    assert brief.sentence == f"Another function, by up to 10.0 %: {root.sentence}."
     assert brief.why == line.commit
     setting = Finding(kind="config", effect="qualifies", message="adam_b2 differs (0.95 and 0.951)")
     unmoved = explanation.model_copy(update={"lines": ()})  # the line is as it was: its value comes from the config

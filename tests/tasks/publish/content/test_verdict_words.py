@@ -86,3 +86,20 @@ def test_a_difference_has_at_most_six_significant_digits() -> None:
     assert round_numbers("+12,345.6789: +1.1 % (-54.0 … +122.3)") == "+12,345.7: +1.1 % (-54.0 … +122.3)"
     assert round_numbers("-0.0007") == "-0.0007"  # a small number keeps all digits
     assert round_numbers("0.12.0.1") == "0.12.0.1"  # a version is not a number
+
+
+@pytest.mark.parametrize(
+    ("texts", "metric", "words"),
+    [
+        (("1.374", "1.430", "+0.056"), "avg_step_time_s", "+0.056 (+4.1 %)"),
+        (("11.338", "11.302", "-0.036"), "tflops_per_device", "-0.036 (-0.3 %)"),
+        (("6.981", "6.981", "0"), "final_loss", "0"),
+        (("6.98104", "6.98004", "0"), "final_loss", "-0.01 %"),  # MaxView prints no difference
+    ],
+)
+def test_a_row_of_maxview_shows_its_difference_beside_the_percentage(
+    make_row: Callable[..., MetricDiff], texts: tuple[str, str, str], metric: str, words: str
+) -> None:
+    row = make_row(metric, "X", texts, "not judged", "")
+    sides = {"baseline": float(texts[0]), "candidate": float(texts[1]), "group": "maxview"}
+    assert difference_text(row.model_copy(update=sides)) == words

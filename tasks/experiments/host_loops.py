@@ -1,0 +1,103 @@
+"""Times both arms' host loops: each trainer runs in turn, unchanged but for its step's program, which returns zeros."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+from tasks.experiments.observe_arm import end_after, make_run_folder
+from tasks.experiments.recordings import SIDES, Both
+from tasks.experiments.run_inside import Say
+from tasks.launch.backend import LaunchError
+from tasks.launch.local.process_group import run_to_end
+from tasks.observe.inject.maxview_observe.observation_files import LOOP
+from tasks.observe.recorder import explain_missing_step, prepare_recorder
+from tasks.records import HostTimes, RunPlan, Span
+from tasks.records.observation import LOG
+from tasks.store.atomic import write_atomically
+from tasks.store.documents import dump_json, load_json, read_document
+
+RESULT = "host-loops.json"
+COST = "both trainers are started twice more, and their step returns at once; --interleave off leaves it out"
+# which arm runs when: neither has the better place if the machine becomes quicker or slower
+ORDER = (0, 1, 1, 0)
+CALLS = 100  # stamped calls of a step; fewer if a trainer that takes no `steps=` has fewer steps
+TAKES_STEPS = ("maxview", "maxtext")  # trainers whose command takes `steps=`
+WARM = 10  # periods after the first call that are left out: caches fill, the first save is written
+CUT = 0.05  # share of the gaps at each end that counts as the gap beside it: bursts of other load
+LEAST = 5  # periods of a process
+
+
+def time_host_loops(plans: Both[RunPlan], folder: Path, chance: float, say: Say = lambda text: None) -> HostTimes:
+    """Return the difference of the host loops' time per step; with a `problem` if they cannot be timed.
+
+    plans: of both arms, on this machine. chance: that an interval misses the true difference.
+    """
+    stored, settings = folder / RESULT, {"plans": [plan.identity for plan in plans], "chance": chance}
+    if (known := read_document(stored, load_json)) and known["settings"] == settings:
+        return HostTimes.model_validate(known["times"])
+    times = _time(plans, folder, chance, say)
+    if not times.problem:
+        write_atomically(stored, dump_json({"settings": settings, "times": times.model_dump()}))
+    return times
+
+
+def _time(plans: Both[RunPlan], folder: Path, chance: float, say: Say) -> HostTimes:
+    found: Both[list[Any]] = ([], [])
+    for turn, side in enumerate(ORDER, 1):
+        say(f"timing the host loop of {plans[side].arm} ({turn} of {len(ORDER)})")
+        stamps = _stamp_calls(plans[side], folder / "host" / f"{turn}-{SIDES[side]}")
+        if isinstance(stamps, str):
+            return HostTimes(problem=stamps)
+        found[side].append(np.diff(stamps, axis=0)[WARM:])
+    steps = min(len(one) for side in found for one in side)
+    if steps < LEAST:
+        return HostTimes(problem=f"only {steps} steps of a host loop could be timed: train more steps")
+    left, right = (np.stack([one[:steps] for one in side]) for side in found)  # (pairs, steps, 2)
+    walls, cpus = (_span(right[:, :, clock] - left[:, :, clock], chance) for clock in (0, 1))
+    means = [side.mean(axis=(0, 1)) for side in (left, right)]
+    return HostTimes(
+        wall_s=(float(means[0][0]), float(means[1][0])),
+        cpu_s=(float(means[0][1]), float(means[1][1])),
+        wall=walls,
+        cpu=cpus,
+        pairs=len(left),
+        steps=left.shape[0] * steps,
+    )
+
+
+def _span(gaps: Any, chance: float) -> Span:
+    """Return the mean of the gaps between equal steps, with the interval that covers each pair's own.
+
+    gaps: (pairs, steps) in seconds. The n-th steps of both arms are compared, because both save and log there. Two
+    processes of one program differ, too: so the interval is not that of all gaps together.
+    """
+    steps = gaps.shape[1]
+    cut = int(CUT * steps)
+    held = np.sort(gaps, axis=1)
+    held = np.clip(held, held[:, [cut]], held[:, [steps - 1 - cut]])
+    # Yuen's interval of a winsorised mean
+    spread = held.std(axis=1, ddof=1) / (1 - 2 * CUT)
+    half = stdtrit(steps - 2 * cut - 1, 1 - chance / 2) * spread / np.sqrt(steps)
+    means = held.mean(axis=1)
+    return Span(effect=float(means.mean()), low=float((means - half).min()), high=float((means + half).max()))
+
+
+def _stamp_calls(plan: RunPlan, folder: Path) -> Sequence[Sequence[float]] | str:
+    """Run a trainer with an emptied step; return the stamps of its calls, or why there are none."""
+    shutil.rmtree(folder, ignore_errors=True)
+    moved = make_run_folder(end_after(plan, CALLS) if plan.trainer in TAKES_STEPS else plan, folder)
+    own = prepare_recorder(folder.absolute(), moved.environment, loop_calls=CALLS)
+    moved = moved.model_copy(update={"environment": {**moved.environment, **own}})
+    try:
+        run_to_end(moved, folder / LOG)
+    except LaunchError as error:
+        return f"{plan.arm} does not start: {error}"
+    found = read_document(folder / LOOP, load_json)
+    if found is None:
+        return f"the host loop of {plan.arm} was not timed: {explain_missing_step(folder)}"
+    stamps: Sequence[Sequence[float]] = found["stamps"]
+    return stamps

@@ -1,0 +1,290 @@
+"""Finds the statements of Python that differ between two checkouts, without comments, docstrings and layout."""
+
+import ast
+import copy
+import difflib
+import filecmp
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from configs.frozen import Frozen
+from configs.trainers import trainer_class
+from tasks.records import RunPlan
+from tasks.records.change import ChangedCode, ChangedStatement, Side, StatementKind
+
+MAX_STATEMENTS = 20_000  # of one file; a file with more of them is generated
+PROSE = frozenset({".md", ".rst", ".txt", ".ipynb", ".png", ".svg", ".lock"})
+_TEST = re.compile(r"(^|/)(tests?|testing|benchmarks?|docs?|\.github)/|(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class _Statement(Frozen):
+    fingerprint: str
+    place: ChangedStatement
+
+
+def changed_between(baseline: RunPlan, candidate: RunPlan) -> ChangedCode | None:
+    """Return the difference of two plans' checkouts; None unless both have one."""
+    if baseline.checkout is None or candidate.checkout is None:
+        return None
+    if baseline.checkout == candidate.checkout:
+        return ChangedCode()
+    files = candidate.version.different if candidate.version is not None else None
+    is_read = trainer_class(candidate.trainer).is_read
+    return find_changed_code(Path(baseline.checkout), Path(candidate.checkout), files, is_read)
+
+
+def find_changed_code(
+    baseline: Path, candidate: Path, files: Sequence[str] | None, is_read: Callable[[str], bool]
+) -> ChangedCode:
+    """Return the difference of two checkouts.
+
+    files: those that differ, if known. is_read: whether the trainer may read a file. Files of tests, docs and
+    benchmarks, and prose, do not count.
+    """
+    statements: list[ChangedStatement] = []
+    others: list[str] = []
+    problems: list[str] = []
+    for file in sorted(files if files is not None else _list_different(baseline, candidate)):
+        if not is_read(file) or _TEST.search(file) or Path(file).suffix in PROSE or Path(file).name.startswith("."):
+            continue
+        if not file.endswith(".py"):
+            others.append(file)
+            continue
+        try:
+            statements += _compare_file(baseline / file, candidate / file, file)
+        except (SyntaxError, ValueError, RecursionError, OSError) as error:
+            others.append(file)
+            problems.append(f"{file} cannot be parsed ({error})")
+    return ChangedCode(statements=tuple(statements), others=tuple(others), unread="; ".join(problems))
+
+
+def _list_different(left: Path, right: Path) -> Iterator[str]:
+    """Yield the files below two folders that differ, or that only one of them has."""
+    found = [set(_list_files(folder)) for folder in (left, right)]
+    for file in found[0] | found[1]:
+        if file not in found[0] & found[1] or not filecmp.cmp(left / file, right / file, shallow=False):
+            yield file
+
+
+def _list_files(folder: Path) -> Iterator[str]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
+        for name in files:
+            path = Path(place, name)
+            if path.is_file():
+                yield path.relative_to(folder).as_posix()
+
+
+def _compare_file(left: Path, right: Path, file: str) -> Iterator[ChangedStatement]:
+    """Yield the statements that only one version of a file has. A missing version has none."""
+    texts = [
+        path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else "" for path in (left, right)
+    ]
+    sides: tuple[Side, Side] = ("baseline", "candidate")
+    found = [list(list_statements(text, file, side)) for text, side in zip(texts, sides, strict=True)]
+    if max(map(len, found)) > MAX_STATEMENTS:
+        raise ValueError(f"{max(map(len, found)):,} statements")
+    prints = [[one.fingerprint for one in statements] for statements in found]
+    changed_lines = _find_changed_lines(*(text.splitlines() for text in texts))
+    matcher = difflib.SequenceMatcher(None, prints[0], prints[1], autojunk=False)
+    for kind, begin, end, other_begin, other_end in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        added, removed = found[1][other_begin:other_end], found[0][begin:end]
+        for one in added or removed:
+            lines = changed_lines[one.place.side == "candidate"]
+            lambdas = tuple(line for line in one.place.lambdas if line in lines)
+            count = len(lines.intersection(range(one.place.first, one.place.last + 1)))
+            yield one.place.model_copy(update={"lambdas": lambdas, "count": max(1, count)})
+
+
+def _find_changed_lines(left: Sequence[str], right: Sequence[str]) -> tuple[set[int], set[int]]:
+    """Return the numbers of the lines that only one text has, 1-based, of either text."""
+    found: tuple[set[int], set[int]] = (set(), set())
+    for kind, begin, end, other_begin, other_end in difflib.SequenceMatcher(
+        None, left, right, autojunk=False
+    ).get_opcodes():
+        if kind != "equal":
+            found[0].update(range(begin + 1, end + 1))
+            found[1].update(range(other_begin + 1, other_end + 1))
+    return found
+
+
+def list_statements(text: str, file: str, side: Side) -> Iterator[_Statement]:
+    """Yield the statements of a module in their order, each with a fingerprint of its code and its place in blocks."""
+    tree, lines = ast.parse(text), text.splitlines()
+
+    def place(
+        kind: StatementKind,
+        function: str,
+        first: int,
+        last: int,
+        names: Sequence[str] = (),
+        lambdas: Sequence[int] = (),
+        guard: int = 0,
+    ) -> ChangedStatement:
+        return ChangedStatement(
+            side=side, file=file, first=first, last=max(first, last), kind=kind, function=function, guard=guard,
+            names=tuple(names), lambdas=tuple(lambdas), text=lines[first - 1].strip() if first <= len(lines) else "",
+        )  # fmt: skip
+
+    def walk(
+        body: Sequence[ast.stmt], path: str, function: str, *, at_import: bool, guard: int = 0
+    ) -> Iterator[_Statement]:
+        for node in body:
+            if _is_no_code(node):
+                continue
+            if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+                inner = f"{function}.{node.name}" if function else node.name
+                first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+                is_class = isinstance(node, ast.ClassDef)
+                last = max(node.lineno, node.body[0].lineno - 1)
+                header = place("class" if is_class else "function", inner, first, last, [node.name])
+                yield _Statement(fingerprint=f"{path}|{_dump_header(node)}", place=header)
+                own = inner if is_class else f"{inner}.<locals>"
+                yield from walk(node.body, f"{path}/{node.name}", own, at_import=is_class)
+                continue
+            blocks = list(_blocks(node))
+            if not blocks:
+                kind: StatementKind = "code"
+                if isinstance(node, (ast.Import, ast.ImportFrom)):
+                    kind = "import"
+                elif at_import and (function or not isinstance(node, ast.Expr)):
+                    kind = "definition"
+                names = list(_bound_names(node)) if kind != "code" else []
+                lambdas = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Lambda)]
+                last = node.end_lineno or node.lineno
+                found = place(kind, _enclosing(function), node.lineno, last, names, lambdas, guard)
+                value = getattr(node, "value", None)
+                if kind == "definition" and isinstance(value, ast.Dict):
+                    found = found.model_copy(update={"entries": len(value.keys)})
+                yield _Statement(fingerprint=f"{path}|{ast.dump(node)}", place=found)
+                continue
+            last = next((block[0].lineno - 1 for _, block in blocks if block), node.lineno)
+            yield _Statement(
+                fingerprint=f"{path}|{_dump_compound(node)}",
+                place=place("code", _enclosing(function), node.lineno, last, guard=guard),
+            )
+            for name, block in blocks:
+                place_in_blocks = f"{path}/{type(node).__name__}.{name}"
+                yield from walk(block, place_in_blocks, function, at_import=at_import, guard=node.lineno)
+
+    yield from walk(tree.body, "", "", at_import=True)
+
+
+def _enclosing(function: str) -> str:
+    return function.removesuffix(".<locals>")
+
+
+def _is_no_code(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):  # a docstring, or `...`
+        return True
+    return isinstance(node, (ast.Pass, ast.Global, ast.Nonlocal))
+
+
+def _blocks(node: ast.stmt) -> Iterator[tuple[str, Sequence[ast.stmt]]]:
+    """Yield the blocks of a compound statement with their names."""
+    for name in ("body", "orelse", "finalbody"):
+        if block := getattr(node, name, None):
+            yield name, block
+    for number, handler in enumerate(getattr(node, "handlers", ())):
+        yield f"handler {ast.dump(handler.type) if handler.type else ''} {number}", handler.body
+    for number, case in enumerate(getattr(node, "cases", ())):
+        yield f"case {ast.dump(case.pattern)} {number}", case.body
+
+
+def _dump_compound(node: ast.stmt) -> str:
+    heads = ("test", "target", "iter", "items", "subject")
+    return type(node).__name__ + "".join(
+        ast.dump(part) for head in heads for part in _as_list(getattr(node, head, None)) if isinstance(part, ast.AST)
+    )
+
+
+def _as_list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _dump_header(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:
+    parts = [node.name, *map(ast.dump, node.decorator_list)]
+    if isinstance(node, ast.ClassDef):
+        parts += [ast.dump(one) for one in chain(node.bases, node.keywords)]
+    else:
+        parts += [ast.dump(_without_annotations(node.args))]
+    return " ".join(parts)
+
+
+def _without_annotations(arguments: ast.arguments) -> ast.arguments:
+    """Return a function's arguments without types, which compute nothing."""
+    found = copy.deepcopy(arguments)
+    for one in ast.walk(found):
+        if isinstance(one, ast.arg):
+            one.annotation = None
+    return found
+
+
+def _bound_names(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that an import or an assignment binds, attributes included."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        for alias in node.names:
+            yield alias.asname or alias.name.partition(".")[0]
+        return
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    for target in targets:
+        for one in ast.walk(target) if target is not None else ():
+            if isinstance(one, ast.Name):
+                yield one.id
+            elif isinstance(one, ast.Attribute):
+                yield one.attr
+
+
+def find_readers(root: Path, files: Sequence[str], names: frozenset[str]) -> dict[str, set[int]]:
+    """Return file → the lines of statements that read one of the names, as a name or as an attribute.
+
+    A definition that reads a name makes its own names count, too: a constant made from another one.
+    """
+    trees = {}
+    for file in files:
+        try:
+            trees[file] = ast.parse((root / file).read_text(encoding="utf-8", errors="surrogateescape"))
+        except (SyntaxError, ValueError, RecursionError, OSError):
+            continue
+    found: dict[str, set[int]] = {}
+    wanted, known = set(names), set[str]()
+    while wanted - known:
+        known |= wanted
+        for file, tree in trees.items():
+            for node in ast.walk(tree):
+                if not isinstance(node, ast.stmt) or isinstance(
+                    node, (*_FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom)
+                ):
+                    continue
+                heads = [
+                    part for part in ast.iter_child_nodes(node) if not isinstance(part, (ast.stmt, ast.excepthandler))
+                ]
+                if any(_reads(head, known) for head in heads):
+                    last = node.end_lineno if not list(_blocks(node)) else node.lineno
+                    found.setdefault(file, set()).update(range(node.lineno, (last or node.lineno) + 1))
+            for node in _at_import(tree.body):
+                if any(_reads(part, known) for part in ast.iter_child_nodes(node)):
+                    wanted |= set(_bound_names(node))
+    return found
+
+
+def _at_import(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _at_import(node.body)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            yield node
+
+
+def _reads(node: ast.AST, names: set[str]) -> bool:
+    return any(
+        (isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and one.id in names)
+        or (isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Load) and one.attr in names)
+        for one in ast.walk(node)
+    )

@@ -1,0 +1,161 @@
+"""Which lines of a change ran, and what else writes the state."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.diff.cover_change import cover_lines, cover_loop, join_ran
+from tasks.records import ChangeCoverage, LoopRecord, Observation, RanLines
+from tasks.records.observation import ObservedArray
+from tasks.resolve.changed_code import find_changed_code
+
+BEFORE = """RATE = 0.1
+
+def step(x):
+    return x * RATE
+
+def evaluate(x):
+    return x + 1
+
+NAMES = {
+    "relu": lambda x: max(x, 0),
+    "half": lambda x: x / 2,
+}
+"""
+STARTED = frozenset({("<module>", 1), ("step", 3)})
+AT_IMPORT = {1, 3, 6, 9, 10, 11}
+
+
+def cover(tmp_path: Path, after: str, lines: set[int], **more: object) -> ChangeCoverage:
+    """Return the coverage of an edit of BEFORE. lines: those that the candidate ran beside its import."""
+    for side, text in (("a", BEFORE), ("b", after)):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "model.py").write_text(text)
+    changed = find_changed_code(tmp_path / "a", tmp_path / "b", ("model.py",), lambda path: True)
+    fields = {"functions": {"model.py": STARTED}} | more
+    ran = RanLines(lines={"model.py": frozenset(AT_IMPORT | lines)}, **fields)  # type: ignore[arg-type]
+    return cover_lines(changed, (ran, ran), (tmp_path / "a", tmp_path / "b"))
+
+
+def test_changed_lines_that_ran_are_counted(tmp_path: Path) -> None:
+    found = cover(tmp_path, BEFORE.replace("x * RATE", "RATE * x"), {4})
+    assert (found.lines, found.ran, found.gaps, found.doubts) == (1, 1, (), ())
+
+
+def test_a_change_that_did_not_run_is_a_gap(tmp_path: Path) -> None:
+    found = cover(tmp_path, BEFORE.replace("x + 1", "x + 2"), {4})
+    assert (found.lines, found.ran) == (1, 0)
+    assert [(one.file, one.first, one.function) for one in found.unseen] == [("model.py", 7, "evaluate")]
+    assert len(found.gaps) == 1
+    assert "model.py:7" in found.gaps[0]
+
+
+def test_a_part_that_did_not_run_makes_the_word_likely(tmp_path: Path) -> None:
+    found = cover(tmp_path, BEFORE.replace("x + 1", "x + 2").replace("x * RATE", "RATE * x"), {4})
+    assert (found.lines, found.ran, found.gaps) == (2, 1, ())
+    assert "model.py:7" in found.doubts[0]
+
+
+@pytest.mark.parametrize(("readers", "ran"), [({4}, 1), (set(), 0)])
+def test_a_constant_counts_where_it_is_read(tmp_path: Path, readers: set[int], ran: int) -> None:
+    """Its own line runs whenever its module is imported."""
+    assert cover(tmp_path, BEFORE.replace("RATE = 0.1", "RATE = 0.2"), readers).ran == ran
+
+
+@pytest.mark.parametrize(("started", "ran"), [(frozenset({("<lambda>", 11)}), 1), (frozenset({("<lambda>", 10)}), 0)])
+def test_a_changed_lambda_counts_if_it_was_called(
+    tmp_path: Path, started: frozenset[tuple[str, int]], ran: int
+) -> None:
+    after = BEFORE.replace("x / 2", "x / 3") + "\ndef use(name):\n    return NAMES[name]\n"
+    functions = {"model.py": STARTED | started | {("use", 14)}}
+    found = cover(tmp_path, after, {14, 15}, functions=functions)
+    places = {one.first for one in found.unseen}
+    assert (9 not in places) == bool(ran)
+
+
+GUARDED = BEFORE.replace("    return x * RATE", "    if x > 50:\n        x = x / 2\n    return x * RATE")
+
+
+def test_a_new_condition_that_never_let_its_lines_run_is_a_gap(tmp_path: Path) -> None:
+    found = cover(tmp_path, GUARDED, {4, 6}, ways={"model.py": ((4, frozenset({False})),)})
+    assert len(found.gaps) == 1
+    assert found.lines == 2
+
+
+def test_a_new_condition_that_went_both_ways_is_covered(tmp_path: Path) -> None:
+    found = cover(tmp_path, GUARDED, {4, 5, 6}, ways={"model.py": ((4, frozenset({False, True})),)})
+    assert (found.ran, found.gaps, found.doubts) == (2, (), ())
+
+
+def test_a_condition_that_always_let_its_lines_run_is_a_doubt_with_its_line(tmp_path: Path) -> None:
+    found = cover(tmp_path, GUARDED, {4, 5, 6}, ways={"model.py": ((4, frozenset({True})),)})
+    assert (found.gaps, len(found.doubts)) == ((), 1)
+    assert "model.py:4 `if x > 50` was never false" in found.doubts[0]
+
+
+def test_lines_that_are_not_known_make_the_word_likely(tmp_path: Path) -> None:
+    found = cover(tmp_path, BEFORE.replace("x + 1", "x + 2"), set(), problem="Python 3.11 has no sys.monitoring")
+    assert found.unknown == "Python 3.11 has no sys.monitoring"
+    assert (len(found.doubts), found.gaps) == (1, ())
+
+
+def test_a_line_ran_if_one_of_several_runs_executed_it() -> None:
+    runs = [
+        RanLines(
+            lines={"a.py": frozenset({line})}, functions={"a.py": frozenset({("f", line)})},
+            ways={"a.py": ((3, frozenset({line == 1})),)},
+        )
+        for line in (1, 2)
+    ]  # fmt: skip
+    joined = join_ran([*runs, RanLines(problem="none"), None])
+    assert joined.lines["a.py"] == {1, 2}
+    assert joined.ways["a.py"] == ((3, {True, False}),)
+    assert joined.problem == ""
+
+
+def loops(*records: LoopRecord) -> list[str]:
+    left, right = (Observation(arm=arm, step="train_step", loop=loop) for arm, loop in zip("ab", records, strict=True))
+    return cover_loop((left, right))
+
+
+PLAIN = LoopRecord(calls=6)
+
+
+@pytest.mark.parametrize(
+    ("record", "word"),
+    [
+        (LoopRecord(calls=6, writers={"update": 24}, others={"update": 5}), "`update`"),
+        (LoopRecord(calls=6, outside=2), "2 arrays"),
+        (LoopRecord(calls=6, beside=24), "24 arrays"),
+        (LoopRecord(calls=6, callbacks={"rate": 1}), "`rate`"),
+        (LoopRecord(calls=6, programs=2, changed_at=(5,)), "call 5"),
+    ],
+)
+def test_what_else_writes_the_state_is_named_in_either_arm(record: LoopRecord, word: str) -> None:
+    for found in (loops(PLAIN, record), loops(record, PLAIN)):
+        assert len(found) == 1
+        assert word in found[0]
+    assert loops(PLAIN, PLAIN) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "count"),
+    [
+        ({"digests": {"update": "d"}, "others": {"update": 5}}, 0),
+        ({"digests": {"update": "e"}, "others": {"update": 5}}, 1),  # another program
+        ({"digests": {"update": "d"}, "others": {"update": 2}}, 1),  # called less often
+        ({"digests": {"update": ""}, "others": {"update": 5}}, 1),  # several programs
+    ],
+)
+def test_another_function_of_one_program_in_both_arms_is_excused(right: dict[str, dict[str, str]], count: int) -> None:
+    left = LoopRecord(calls=6, writers={"update": 24}, digests={"update": "d"}, others={"update": 5})
+    assert len(loops(left, LoopRecord.model_validate({"calls": 6, "writers": {"update": 24}} | right))) == count
+
+
+def test_an_array_that_only_one_arm_carries_on_is_named() -> None:
+    count = ObservedArray(name="count", role="counter", meaning="count", shape=(), dtype="int32")
+    left, right = (
+        Observation(arm=arm, step="s", arguments=(count,), feeds=feeds) for arm, feeds in (("a", (0,)), ("b", (None,)))
+    )
+    (found,) = cover_loop((left, right))
+    assert "count" in found
