@@ -188,7 +188,11 @@ def _decide(metric: str, left: Values, right: Values) -> ConvergenceRow:
     else:
         verdict = "unknown"
         wanted = _seeds_wanted(abs(size), scatter, allowed, counts, weight)
-        more = "more than 50 seeds would be needed" if wanted is None else f"run {wanted - min(counts)} more seeds"
+        more = (
+            "more than 50 seeds would be needed"
+            if wanted is None
+            else f"run {counted(wanted - min(counts), 'more seed')}"
+        )
         reason = f"{shown}: may be beyond ±{100 * allowed:g} %, and may be nothing; {more}"
     reason += f"; with {counts[0]} + {counts[1]} seeds ±{100 * found:.2g} % would be seen"
     return ConvergenceRow.model_validate({
@@ -226,7 +230,10 @@ def find_oddity(curve: LossCurve, reference: Sequence[LossCurve]) -> Oddity | No
     lost = next((at for at, loss in zip(curve.positions, curve.losses, strict=True) if not isfinite(loss)), None)
     if lost is not None:
         return Oddity(
-            run=curve.name, shape="divergence", position=lost, text=f"its loss is not finite from {lost:g} {curve.unit} on"
+            run=curve.name,
+            shape="divergence",
+            position=lost,
+            text=f"its loss is not finite from {lost:g} {curve.unit} on",
         )
     begin, end = curve.positions[0], curve.positions[-1]
     grid = [position for position in reference_grid(reference) if begin <= position <= end]

@@ -70,9 +70,7 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     one = stated.one_run or stated
     tails = max(one.weight, LEAST_TAILS)
     if past is None or sizes.size < MIN_PAIRS:
-        return Noise(
-            scale=stated.equal_runs, df=stated.weight, source=stated.why, one_run=(one.equal_runs, one.weight)
-        )
+        return Noise(scale=stated.equal_runs, df=stated.weight, source=stated.why, one_run=(one.equal_runs, one.weight))
     from scipy import optimize  # type: ignore[import-untyped]  # slow to load, and only a long history needs it
 
     def cost(parameters: Sequence[float]) -> float:

@@ -8,7 +8,9 @@ from tasks.records.convergence import LossCurve
 from tasks.scrape.window import LogFormatError
 
 # settings in which seeds of one training may differ
-FREE = frozenset({"seed", "train_samples", "run_name", "data_shuffle_seed", "init_weights_seed", "base_output_directory"})
+FREE = frozenset(
+    {"seed", "train_samples", "run_name", "data_shuffle_seed", "init_weights_seed", "base_output_directory"}
+)
 
 
 def loss_curve(reading: RunReading) -> LossCurve:

@@ -88,7 +88,7 @@ def _draw_strip(record: ConvergenceRecord) -> str:
     )
 
 
-class _scale:  # noqa: N801 – used as a function
+class _scale:
     """Maps values onto 0 to 1."""
 
     def __init__(self, values: Sequence[float]) -> None:

@@ -1,7 +1,7 @@
 """Shows a `ConvergenceRecord` as text for a terminal."""
 
 from tasks.records.convergence import ConvergenceRecord
-from tasks.records.text import clean_text
+from tasks.records.text import visible
 
 SIGNS = {"same": "=", "improved": "+", "regressed": "-", "changed": "~", "unknown": "?", "not judged": " "}
 
@@ -15,4 +15,4 @@ def show_convergence(record: ConvergenceRecord) -> str:
         lines.append(f"  {SIGNS[row.verdict]} {row.title:24} {values}{row.reason}")
     lines += [f"  ! {one.run}: {one.shape}: {one.text}" for one in record.oddities]
     lines += [f"  note: {note}" for note in record.notes]
-    return "\n".join(clean_text(line) for line in lines)
+    return "\n".join(visible(line) for line in lines)

@@ -10,7 +10,6 @@ from scipy import stats
 from tasks.diff.convergence import (
     CHANCE,
     PRIORS,
-    TOLERANCES,
     ConvergenceError,
     find_oddity,
     judge_convergence,
@@ -75,7 +74,11 @@ def test_the_statistics_by_scipy() -> None:
 def test_the_effect_that_would_be_seen_is_seen_four_times_in_five() -> None:
     rng, found, trials = np.random.default_rng(5), 0, 400
     scatter = PRIORS["final_loss"][0]
-    seen = judge_convergence(side("seed", 5, scatter=scatter * 2**0.5), side("run", 5, scatter=scatter * 2**0.5)).rows[0].seen
+    seen = (
+        judge_convergence(side("seed", 5, scatter=scatter * 2**0.5), side("run", 5, scatter=scatter * 2**0.5))
+        .rows[0]
+        .seen
+    )
     assert seen is not None
     for _ in range(trials):
         sides = ([curve(f"{n}", rng.normal(shift, scatter)) for n in range(5)] for shift in (0.0, log(1 + seen)))
@@ -185,12 +188,3 @@ def test_terminal_and_page_show_rows_and_odd_runs() -> None:
         assert "Steps to loss 4" in text
     assert page.count('class="run"') == 5
     assert page.count("<circle") == sum(value is not None for part in record.rows[1].each for value in part)
-
-
-def test_the_tolerance_is_the_most_that_is_called_the_same() -> None:
-    many = side("seed", 40, scatter=1e-4)
-    words = [
-        judge_convergence(many, side("run", 40, offset=log(1 + size), scatter=1e-4)).verdict
-        for size in (0.8 * TOLERANCES["final_loss"], 1.5 * TOLERANCES["final_loss"])
-    ]
-    assert words[1] == "regressed"
