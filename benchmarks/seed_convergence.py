@@ -76,7 +76,9 @@ def judge(
     reference, drawn = ([runs[n] for n in part] for part in (order[:SEEDS], order[SEEDS : 2 * SEEDS]))
     candidate = [
         LossCurve(
-            name=run.name, positions=tuple(late * at for at in run.positions), losses=tuple(high * y for y in run.losses)
+            name=run.name,
+            positions=tuple(late * at for at in run.positions),
+            losses=tuple(high * y for y in run.losses),
         )
         for run in drawn
     ]

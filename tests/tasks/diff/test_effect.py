@@ -20,13 +20,14 @@ def effect_of(baseline: object, candidate: object, noise: Noise = KNOWN, **more:
 
 
 def test_pairs_by_hand() -> None:
-    # the machine doubled its time between the pairs: only their differences count, 2, 3 and 7 %
-    effect = effect_of((0.0, 0.7, 0.1), (0.02, 0.73, 0.17))
+    # the machine doubled its time between the pairs: only their differences count, 2, 3, 7 and 4 %
+    effect = effect_of((0.0, 0.7, 0.1, 0.4), (0.02, 0.73, 0.17, 0.44))
     assert effect.estimate == pytest.approx(0.04)
-    # stated 4 × 0.01², observed 0.02² + 0.01² + 0.03²; a third of (0.0004 + 0.0014) / 6 is 0.01²
-    assert (effect.scale / 3**0.5, effect.df) == (pytest.approx(0.01), 6.0)
-    assert effect.p == pytest.approx(2 * stats.t.sf(4.0, 6), rel=0.01)  # our own sum over true variances
-    half = stats.t.ppf(0.995, 6) * 0.01
+    # stated 4 × 0.01², observed 0.02² + 0.01² + 0.03² + 0; a quarter of (0.0004 + 0.0014) / 7 is the error's square
+    error = (0.0018 / 7 / 4) ** 0.5
+    assert (effect.scale / 2, effect.df) == (pytest.approx(error), 7.0)
+    assert effect.p == pytest.approx(2 * stats.t.sf(0.04 / error, 7), rel=0.01)  # our own sum over true variances
+    half = stats.t.ppf(0.995, 7) * error
     assert effect.interval() == pytest.approx((0.04 - half, 0.04 + half), rel=0.01)
 
 
