@@ -1,9 +1,9 @@
-"""Counts false alarms and detections of the verdict on convergence on seeds of real systems, beside the rules of others.
+"""Counts false alarms and detections of the verdict on convergence on seeds of real systems, and of other rules.
 
     nice python -m benchmarks.seed_convergence FOLDER [--trials 4]
 
-FOLDER holds `*evaluations.csv.gz`: evaluation losses after so many samples, ten seeds a system. A trial splits the seeds
-of one system at random into five and five. A change raises every loss of the candidate, or stretches its samples.
+FOLDER holds `*evaluations.csv.gz`: evaluation losses after so many samples, ten seeds a system. A trial splits the
+seeds of one system at random into five and five. A change raises every loss of the candidate, or stretches its samples.
 
 Beside our word: MLPerf's test of reference convergence points, applied to the candidate (the slowest and the fastest
 seed of each side are pruned; one-sided t-test of the samples to the target at 5 %), and Megatron-Bridge's pointwise

@@ -25,9 +25,9 @@ MIN_SEEDS = 3
 MAX_SEEDS = 50  # more are never suggested
 # the final loss is the mean of this share of the common evaluations, at least of LAST: one alone has its step's noise
 LAST, LAST_SHARE = 3, 0.36
-# How seeds scatter: standard deviation of the logarithm, and degrees of freedom of this statement. Fitted to 57 systems of
-# MLPerf Training 5.1 with ten seeds each (llama31_8b, llama2_70b_lora, flux1); halves of them give 0.16 to 0.17 % with 2
-# to 3, and 4.1 to 4.3 % with 4 to 9
+# How seeds scatter: standard deviation of the logarithm, and degrees of freedom of this statement. Fitted to 57 systems
+# of MLPerf Training 5.1 with ten seeds each (llama31_8b, llama2_70b_lora, flux1); halves of them give 0.16 to 0.17 %
+# with 2 to 3, and 4.1 to 4.3 % with 4 to 9
 PRIORS = {"final_loss": (0.0016, 2.4), "to_target": (0.042, 5.5)}
 TOLERANCES = {"final_loss": 0.005, "to_target": 0.10}  # of the reference; the same up to these
 TITLES = {"final_loss": "Final loss", "to_target": "To the target"}
