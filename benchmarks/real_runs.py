@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from multiprocessing import get_context  # a forked child of Polars hangs
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,7 @@ def main() -> None:
     print(describe_machine(("numpy", "scipy", "polars")))
     for device in arguments.only or RUNS:
         systems = [system for system in read_systems(arguments.folder) if system.device == device]
-        with ProcessPoolExecutor(2) as pool:
+        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
             read = list(pool.map(read_runs, systems))
         for place in PLACES:
             print(f"{len(systems)} {device} systems, place {place}: different % (of trials; 95 %)")
