@@ -67,17 +67,28 @@ def load_effects(name: str = "default", comparison: str | None = None, *, root: 
     return {kind: rule.effect for kind, rule in rules.items()}
 
 
-class DeviceNoise(Frozen):
+class PairNoise(Frozen):
+    """The distribution of the difference of two equal runs of any machine of a kind: Student's t around 0."""
+
+    equal_runs: Share  # its scale, as a share of a step's time
+    weight: Annotated[float, Field(gt=0, le=1000)]  # its degrees of freedom
+
+
+class DeviceNoise(PairNoise):
     """The tolerance of step times on a kind of device, and the noise assumed for targets without a history.
 
+    Machines of one kind differ in how much their equal runs scatter. The variance of the difference of two equal runs
+    follows a scaled inverse chi-squared distribution with `weight` degrees of freedom around `equal_runs` squared.
     Fields of type `Share` are fractions of a step's time.
     """
 
-    equal_runs: Share  # standard deviation of the difference between two consecutive equal runs
-    weight: Annotated[float, Field(ge=1, le=1000)]  # degrees of freedom of `equal_runs`: number of run pairs
+    one_run: PairNoise | None = None  # instead, where each arm has one run, whose scatter is unknown; None: the same
     days_apart: Share  # further standard deviation if the arms' runs were not adjacent in time
     places_apart: Share | None = (
         None  # further standard deviation if the arms ran on different slices or hosts; None (old plans): `days_apart`
+    )
+    unnamed_places_apart: Annotated[float, Field(ge=0, lt=1)] | None = (
+        None  # the same if the logs do not name their places; None: as `places_apart`
     )
     tolerance: Share  # differences up to this are accepted
     least: Share  # smaller differences are never reported

@@ -4,7 +4,7 @@ An arm is one side of a comparison of runs. A level is the time of a run's stead
 typical steps. docs/step-times-of-runs.md explains the rule.
 """
 
-from math import expm1, inf, log1p
+from math import expm1, hypot, inf, log1p, sqrt
 
 from configs.frozen import Frozen
 from configs.verdict_rules import Tolerance
@@ -138,7 +138,8 @@ def _describe_noise(effect: Effect) -> str:
         source = "estimated from these runs"
     also = f", and {apart}" if apart else ""
     by = ", by the stated noise of this kind of device" if effect.runs == (1, 1) and not noise.pairs else ""
-    return f"equal runs differ by {100 * effect.scale:.2g} % ({source}){also}; {show_runs(effect.runs)}{by}"
+    size = hypot(effect.scale, sqrt(2) * effect.sample.error if effect.runs == (1, 1) else 0.0)
+    return f"equal runs differ by {100 * size:.2g} % ({source}){also}; {show_runs(effect.runs)}{by}"
 
 
 def show_runs(runs: tuple[int, int]) -> str:

@@ -27,11 +27,25 @@ def normal_quantile(probability: Any) -> Any:
     return ndtri(probability)
 
 
-def chi_squared_above(degrees: Any, probability: Any) -> Any:
-    """Return the value that chi-squared with `degrees` of freedom exceeds with this probability."""
-    from scipy.special import chdtri
+def normal_below(x: Any) -> Any:
+    """Return the probability that a standard normal variable is below x."""
+    from scipy.special import ndtr
 
-    return chdtri(degrees, probability)
+    return ndtr(x)
+
+
+def chi_squared_below(degrees: Any, probability: Any) -> Any:
+    """Return the value that chi-squared with `degrees` of freedom is below with this probability."""
+    from scipy.special import gammaincinv
+
+    return 2 * gammaincinv(degrees / 2, probability)
+
+
+def f_above(degrees: Any, other: Any, probability: Any) -> Any:
+    """Return the value that F with `degrees` and `other` degrees of freedom exceeds with this probability."""
+    from scipy.special import fdtri
+
+    return fdtri(degrees, other, 1 - probability)
 
 
 def log_gamma(x: Any) -> Any:

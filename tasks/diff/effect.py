@@ -4,7 +4,7 @@ An arm is one side of a comparison of runs. The input is one level per run: the 
 its typical steps (see `step_time_levels`).
 """
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import sqrt
 
 import numpy as np
@@ -12,17 +12,21 @@ from numpy.typing import NDArray
 
 from configs.frozen import Frozen
 from tasks.diff.decide import MIN_REPEATS
-from tasks.diff.distributions import chi_squared_above, normal_quantile, student_below, student_quantile
+from tasks.diff.distributions import chi_squared_below, f_above, normal_below, normal_quantile, student_quantile
 from tasks.diff.noise import FINEST, Noise
 
 type Values = NDArray[np.float64]
 
+STEPS_DF = 10.0  # degrees of freedom of a level's own error: a run of a hundred steps has ten blocks of ten
+# Probabilities below and above which true variances are not distinguished, as logits, and the number of those that are
+FARTHEST, NODES = 16.0, 128
+WIDEST, HALVINGS = 200.0, 60  # largest half width of an interval, as a logarithm; steps of the search for it
 CONFIDENCE = 0.99  # confidence level of all intervals, shown or used for the verdict *same*
 POWER = 0.8  # probability that the suggested number of runs decides
 MAX_RUNS = 100  # per arm: more are never suggested
 WIDE = 0.003  # significance level of the test whether the runs scatter more than the noise allows
-ENOUGH = 6  # degrees of freedom (four runs of each arm, or seven pairs); from here on, their scatter is a lower bound
-TOGETHER = 0.05  # significance level of the test whether the n-th runs of both arms rise and fall together
+ENOUGH = 4  # degrees of freedom (three runs of each arm, or five pairs); from here on, their scatter is a lower bound
+TOGETHER = 0.01  # significance level of the test whether the n-th runs of both arms rise and fall together
 RANKED = 5  # fewest runs of each arm for the rank test
 MIXED = 0.02  # p-value of the rank test, above which the runs of the arms count as mixed
 
@@ -57,25 +61,52 @@ class Effect(Frozen):
         """The number of runs of the baseline and of the candidate."""
         return len(self.sample.baseline), len(self.sample.candidate)
 
-    @cached_property
-    def error(self) -> float:
-        """The standard error of the estimate."""
-        return sqrt(self.scale**2 * share_of_pair(*self.runs) + self.sample.between**2)
+    def chance_beyond(self, size: float) -> float:
+        """Return the probability that equal arms differ by more than `size` in either direction.
+
+        The scatter between runs (`scale`) and the uncertainty of each run's own level are estimated, other places and
+        days are stated: the difference is normal with the sum of their variances, and the probability is the mean over
+        the true variances that the estimates allow (scaled inverse chi-squared; without the other two terms this is
+        Student's t). The scatter of several runs contains the uncertainty of their levels, which is then only a lower
+        bound.
+        """
+        between, weights = true_variances(self.df)
+        steps, shares = true_variances(STEPS_DF)
+        runs, own = between[:, None] * self.scale**2, steps[None] * 2 * self.sample.error**2
+        near = runs + own if self.runs == (1, 1) else np.maximum(runs, own)
+        error = np.sqrt(near * share_of_pair(*self.runs) + self.sample.between**2)
+        return float(2 * weights @ normal_below(-size / error) @ shares)
 
     @cached_property
-    def error_df(self) -> float:
-        """The degrees of freedom of `error` (Welch–Satterthwaite). `between` counts as known, `scale` as estimated."""
-        return self.df * (self.error**2 / (self.scale**2 * share_of_pair(*self.runs))) ** 2
-
-    @property
     def p(self) -> float:
         """The two-sided p-value: the probability that equal arms differ at least as much."""
-        return float(2 * student_below(self.error_df, -abs(self.estimate) / self.error))
+        return self.chance_beyond(abs(self.estimate))
+
+    def half_width(self, chance: float) -> float:
+        """Return the difference that equal arms exceed with this probability, as a logarithm."""
+        low, high = 0.0, WIDEST
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.chance_beyond(middle) > chance else (low, middle)
+        return high
 
     def interval(self) -> tuple[float, float]:
         """Return the low and the high end of the confidence interval, as logarithms."""
-        half = float(student_quantile(self.error_df, (1 + CONFIDENCE) / 2)) * self.error
+        half = self.half_width(1 - CONFIDENCE)
         return self.estimate - half, self.estimate + half
+
+
+@lru_cache(maxsize=64)
+def true_variances(df: float) -> tuple[Values, Values]:
+    """Return (true variance ÷ estimated one, weight) at probabilities whose logits are evenly spaced.
+
+    df: degrees of freedom of the estimate, which follows a scaled chi-squared distribution.
+    """
+    ends = np.linspace(-FARTHEST, FARTHEST, NODES + 1)
+    shares = 1 / (1 + np.exp(-ends))
+    middle = 1 / (1 + np.exp(-(ends[1:] + ends[:-1]) / 2))
+    weights = np.diff(shares)
+    return df / chi_squared_below(df, middle), weights / weights.sum()
 
 
 def share_of_pair(baseline: int, candidate: int) -> float:
@@ -88,11 +119,10 @@ def measure_effect(sample: Sample) -> Effect:
 
     If the arms have equally many runs, no `Sample.between`, and n-th runs that rise and fall together, these are
     compared as pairs, which share the machine's state. Otherwise each run scatters around the mean of its arm. The
-    variance is the mean of the runs' own variance and of the prior (`Noise`, plus the error of each run's level),
-    weighted by degrees of freedom. The prior never hides a larger scatter: from ENOUGH degrees of freedom on, the runs'
-    own variance is a lower bound, and unpaired runs that scatter more than the prior allows (test at the level WIDE)
-    use their own variance only. A noise that was learnt from a history is a lower bound too. `Sample.between` is not
-    reduced by more runs.
+    variance is the mean of the runs' own variance and of the prior (`Noise`), weighted by degrees of freedom. The prior
+    never hides a larger scatter: from ENOUGH degrees of freedom on, the runs' own variance is a lower bound, and
+    unpaired runs that scatter more than machines of the prior do (F-test at the level WIDE) use their own variance
+    only. A noise that was learnt from a history is a lower bound too. `Sample.between` is not reduced by more runs.
     """
     left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
     noise = sample.noise
@@ -103,9 +133,11 @@ def measure_effect(sample: Sample) -> Effect:
         squares = 2 * float(np.sum((left - left.mean()) ** 2) + np.sum((right - right.mean()) ** 2))
         seen_df = left.size + right.size - 2
     seen = squares / seen_df if seen_df else 0.0
-    known, df = noise.scale**2 + 2 * sample.error**2, noise.df + seen_df
-    variance = (noise.df * known + squares) / df
-    wide = not paired and seen_df > 0 and squares > known * chi_squared_above(seen_df, WIDE)
+    known, df = (noise.scale, noise.df) if seen_df or noise.one_run is None else noise.one_run
+    variance = (df * known**2 + squares) / (df + seen_df)
+    own = max(known**2, 2 * sample.error**2)
+    wide = not paired and seen_df > 0 and seen > own * f_above(seen_df, df, WIDE)
+    df += seen_df
     if wide:
         df = max(1.0, seen_df / 2)  # fewer than seen_df: a machine with two clock states does not scatter normally
     if wide or seen_df >= ENOUGH:
@@ -160,13 +192,14 @@ def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -
     ±`within`. `least` and `within` are logarithms of ratios. Further runs of both arms are assumed to alternate on one
     machine and to scatter like the present ones, so the scale moves towards the scatter of the present runs.
     """
-    size, lucky = abs(effect.estimate), float(normal_quantile(POWER))
+    size, lucky, own = abs(effect.estimate), float(normal_quantile(POWER)), effect.sample.error * sqrt(2)
     runs = np.arange(max(effect.runs) + 1, MAX_RUNS + 1)
     more = runs - min(effect.runs)
     df, seen = effect.df + more, effect.scale if effect.seen is None else effect.seen
     noise = effect.sample.noise
     known = noise.scale if noise.pairs else 0.0
-    error = np.sqrt(np.maximum((effect.df * effect.scale**2 + more * seen**2) / df, known**2) / runs)
+    least_scale = max(known, own, FINEST)
+    error = np.sqrt(np.maximum((effect.df * effect.scale**2 + more * seen**2) / df, least_scale**2) / runs)
     significant = (size >= least) & (size >= error * (lucky - student_quantile(df, chance / 2)))
     inside = within - size >= error * (lucky - student_quantile(df, (1 - CONFIDENCE) / 2))
     enough = runs[significant | inside]

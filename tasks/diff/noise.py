@@ -19,12 +19,16 @@ from tasks.records import RunRecord, seconds_between
 
 MIN_PAIRS = 8  # pairs of equal runs in the history; with fewer, only the stated noise is used
 STATED_WITHIN = 1.0  # standard deviation × √weight of the prior for log(scale), whose mean is the stated scale
+# The weight of a statement counts how much machines of a kind differ from each other; one machine's own differences
+# have lighter tails: the prior for their degrees of freedom is not below this
+LEAST_TAILS = 3.0
 TAILS_WITHIN = 0.7  # standard deviation of the prior for log(degrees of freedom)
 FINEST = 1e-4  # smallest noise assumed, as a logarithm of a ratio
 LENT = 0.5  # degrees of freedom per pair beyond MIN_PAIRS: below 1, as pairs share runs and machines change
 NEIGHBOURS_S = 600.0  # longest pause between neighbouring runs; after a longer one, the machine may have other load
 OTHER_TIMES, OTHER_PLACES = "the arms ran at other times", "the arms ran in other places"
-NO_PLACE = "the logs do not say where they ran: taken as two places"
+NO_PLACE = "the logs do not name their nodes: taken as two places"
+ONE_SYSTEM = "the logs do not name their nodes: taken as one system"
 
 
 class Past(Frozen):
@@ -45,6 +49,7 @@ class Noise(Frozen):
     df: float  # degrees of freedom
     pairs: int = 0  # pairs of the history that it was learnt from; 0: it is the stated noise
     source: str = ""  # in words
+    one_run: tuple[float, float] | None = None  # scale and df where each arm has one run; None: the same
 
 
 @lru_cache(maxsize=256)  # all cases of a comparison use the same history
@@ -62,25 +67,27 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     squares = np.square(past.errors if past and past.errors else np.zeros(sizes.size))
     known = np.isfinite(sizes) & np.isfinite(squares)
     sizes, squares = sizes[known], squares[known]
+    one = stated.one_run or stated
+    tails = max(one.weight, LEAST_TAILS)
     if past is None or sizes.size < MIN_PAIRS:
-        return Noise(scale=stated.equal_runs, df=stated.weight, source=stated.why)
+        return Noise(scale=stated.equal_runs, df=stated.weight, source=stated.why, one_run=(one.equal_runs, one.weight))
     from scipy import optimize  # type: ignore[import-untyped]  # slow to load, and only a long history needs it
 
     def cost(parameters: Sequence[float]) -> float:
         log_scale, log_df = parameters
-        off = (log_scale - log(stated.equal_runs)) * sqrt(stated.weight) / STATED_WITHIN
-        heavy, df = (log_df - log(stated.weight)) / TAILS_WITHIN, exp(log_df)
+        off = (log_scale - log(one.equal_runs)) * sqrt(one.weight) / STATED_WITHIN
+        heavy, df = (log_df - log(tails)) / TAILS_WITHIN, exp(log_df)
         # minus the logarithms of the priors (normal) and of each difference's density (Student's t), less constants
         variances = exp(2 * log_scale) + squares
         each = log_gamma(df / 2) - log_gamma((df + 1) / 2) + log(df) / 2 + np.log(variances) / 2
-        tails = (df + 1) / 2 * np.log1p(sizes**2 / variances / df)
-        return float((off**2 + heavy**2) / 2 + (each + tails).sum())
+        far = (df + 1) / 2 * np.log1p(sizes**2 / variances / df)
+        return float((off**2 + heavy**2) / 2 + (each + far).sum())
 
     start = max(float(np.median(np.abs(sizes))), FINEST)
-    fit = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
+    fit = optimize.minimize(cost, [log(start), log(tails)], method="Nelder-Mead")
     scale, df = (exp(value) for value in fit.x)
     # less 1: fitting the scale uses one degree of freedom
-    lent = min(df, stated.weight - 1 + LENT * (sizes.size - MIN_PAIRS))
+    lent = min(df, tails - 1 + LENT * (sizes.size - MIN_PAIRS))
     return Noise(scale=max(scale, FINEST), df=lent, pairs=sizes.size, source=past.source)
 
 
@@ -105,11 +112,13 @@ def estimate_noise_between(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
     )
     if not apart:
         return 0.0, ""
-    stated = noise.places_apart if near and noise.places_apart else noise.days_apart
-    size = stated * sqrt(apart / 2)
+    places = noise.days_apart if noise.places_apart is None else noise.places_apart
     if not near:
-        return size, OTHER_TIMES
-    return size, OTHER_PLACES if all(place_of_run(run) for arm in arms for run in arm.runs) else NO_PLACE
+        return noise.days_apart * sqrt(apart / 2), OTHER_TIMES
+    if all(place_of_run(run) for arm in arms for run in arm.runs):
+        return places * sqrt(apart / 2), OTHER_PLACES
+    unnamed = noise.unnamed_places_apart
+    return (0.0, ONE_SYSTEM) if unnamed == 0 else ((places if unnamed is None else unnamed) * sqrt(apart / 2), NO_PLACE)
 
 
 def place_of_run(run: RunRecord) -> str:

@@ -23,7 +23,10 @@ from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME, TOO_FEW
 from tasks.records import Decision, Measured, MetricDiff, StepLevels, TimeAccount, seconds_between
 
 SHIFTING = frozenset({"tpu", "gpu"})  # devices whose shifts count; on CPUs, bursts of load do not move the steady level
-SHIFTED = 2.0  # × stated noise: a larger shift of the step time during a run makes the run's level uncertain
+# A larger shift of the step time during a run makes the run's level uncertain, as a logarithm; with MIN_REPEATS runs of
+# each arm or more, whose scatter shows what smaller shifts do to a level, only a clock that throttles or flips
+SHIFTED, THROTTLED = 0.01, 0.05
+ALIKE = 0.5  # shifts of all runs are one warm-up if the smallest is at least this share of the largest
 MAX_SLOW = 0.2  # largest difference of the arms' shares of slow steps for the verdict *same*
 MAX_LONGER = 1.05  # for *same*: largest ratio of the slower arm's shortest mean step to the other arm's longest
 MAX_LONGER_MEAN = 1.2  # for *same*: largest ratio of the arms' average steps; above MAX_LONGER, as a run may stall
@@ -109,7 +112,7 @@ def decide_levels(
     """Decide the step time or the CPU time (`metric`) from the levels of both arms' runs; lower is better."""
     kind = find_device_kind(arms) if metric is STEP_TIME else "cpu_time"
     between, apart = estimate_noise_between(arms, rules.noises[kind])
-    shifts = [[_shift_of(run, kind, rules) for run in side] for side in levels]
+    shifts = find_shifts(levels, kind)
 
     def sample(name: Literal["quick", "middle"], past: Past | None) -> Sample:
         sides = [[run.quick if name == "quick" else run.middle for run in side] for side in levels]
@@ -146,10 +149,17 @@ def decide_levels(
     return decision.model_copy(update={"reason": f"{inside}{decision.reason}"}) if inside else decision
 
 
-def _shift_of(run: StepLevels, kind: DeviceKind, rules: VerdictRules) -> float:
-    """Return the uncertainty of a run's level due to its shift, as a logarithm; 0 if it is small, or on CPUs."""
-    known = kind in SHIFTING and run.shift > SHIFTED * rules.noises[kind].equal_runs
-    return run.shift / 2 if known else 0.0  # standard deviation of two equally likely levels at this distance
+def find_shifts(levels: SideLevels, kind: DeviceKind) -> list[list[float]]:
+    """Return the uncertainty of each run's level due to its shift, as a logarithm, by arm; 0 if small, or on CPUs.
+
+    A shift that all runs of both arms have, such as a warm-up, makes none of them uncertain.
+    """
+    sizes = [run.shift for side in levels for run in side]
+    least = THROTTLED if min(map(len, levels)) >= MIN_REPEATS else SHIFTED
+    if kind not in SHIFTING or min(sizes) >= max(SHIFTED, ALIKE * max(sizes)):
+        return [[0.0 for _ in side] for side in levels]
+    # standard deviation of two equally likely levels at this distance
+    return [[run.shift / 2 if run.shift > least else 0.0 for run in side] for side in levels]
 
 
 def _name_shift(arms: Arms, shifts: list[list[float]]) -> str:

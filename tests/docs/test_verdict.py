@@ -19,7 +19,7 @@ from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, ENOUGH, MIXED, RANKED, TOGETHER, WIDE, Sample, measure_effect
 from tasks.diff.noise import LENT, MIN_PAIRS, NEIGHBOURS_S, STATED_WITHIN, learn_noise
 from tasks.diff.run_events import FAR_APART_S
-from tasks.diff.time_rows import MAX_LONGER, MAX_LONGER_MEAN, MAX_SLOW, SHIFTED
+from tasks.diff.time_rows import MAX_LONGER, MAX_LONGER_MEAN, MAX_SLOW, SHIFTED, THROTTLED
 from tasks.ingest.given_logs import read_pair
 from tasks.metrics.step_time_levels import CLOSE, FIFTHS, MAX_REACH, QUICK, REACH, SHUFFLES, TOO_QUICK
 from tasks.records import ComparisonRecord
@@ -111,10 +111,10 @@ def test_the_numbers_of_the_rule_equal_the_code() -> None:
         f"more than {show_duration(FAR_APART_S)} between the starts",
         f"within {show_duration(NEIGHBOURS_S)} after its partner",
         f"in {SHUFFLES} random orders",
-        f"a change of more than {SHIFTED:g} s₀",
+        f"a change of more than {100 * SHIFTED:g} % ({100 * THROTTLED:g} % with several runs of each",
         f"at most by a factor of {MAX_REACH:g}",
         f"at {100 * MIXED:g} %",
-        f"(χ², {100 * WIDE:g} %)",
+        f"(F test, {100 * WIDE:g} %)",
         f"(a test of their correlation, {100 * TOGETHER:g} %)",
         f"more than {100 * (MAX_LONGER - 1):.0f} % beyond that of every run",
         f"more than {100 * (MAX_LONGER_MEAN - 1):.0f} % beyond the other's",
@@ -123,7 +123,7 @@ def test_the_numbers_of_the_rule_equal_the_code() -> None:
     assert SHARES == {"steady steps": 2 / 3, "typical steps": 1 / 3}  # "p ≤ ⅔ α for the steady steps or p ≤ ⅓ α"
     assert (CLOSE, MAX_SLOW) == (1.25, 0.2)  # "more than 1.25 × the usual one", "no more than a fifth"
     assert (REACH, FIFTHS, RANKED) == (3, 5, 5)  # "three times", "the quickest fifth", "From five runs of each on"
-    assert ENOUGH == 2 * 4 - 2  # "from four runs of each on"
+    assert ENOUGH == 2 * 3 - 2  # "from three runs of each on"
     assert STATED_WITHIN == 1  # "log s₀ ± 1 ÷ √d₀"
     assert (LENT, MIN_REPEATS) == (0.5, 3)  # "half of one per further pair", "three runs of each or more"
     assert chance_of(look=3) == pytest.approx(CHANCE / (3 * 4))  # 1 ÷ (n (n + 1))
@@ -138,8 +138,9 @@ def test_the_example_of_runs_follows_from_its_table() -> None:
     effect = measure_effect(Sample(baseline=sides[0], candidate=sides[1], noise=learn_noise(load_noises()["gpu"])))
     assert f"The effect is {effect.estimate:.4f}" in section
     assert f"s = {100 * effect.scale:.2f} %" in section
-    assert f"= {100 * effect.error:.2f} %, with {effect.df:g} degrees of freedom" in section
-    assert f"t = {effect.estimate / effect.error:.1f}, p = {effect.p:.5f}" in section
+    error = effect.scale / 3**0.5
+    assert f"= {100 * error:.2f} %, with {effect.df:g} degrees of freedom" in section
+    assert f"t = {effect.estimate / error:.1f}, p = {effect.p:.5f}" in section
     assert show_effect(effect) in section
 
 

@@ -1,5 +1,7 @@
 """The command `maxview ingest`, which runs the flow `ingest`."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -17,10 +19,23 @@ def ingest(
     /,
     *,
     options: Annotated[IngestOptions, Parameter(name="*")] = IngestOptions(),
+    reference: Annotated[
+        list[str] | None,
+        Parameter(
+            help="Judge convergence instead: the logs of three or more seeds of the reference, with --candidate LOG….",
+            consume_multiple=True,
+            negative="",
+        ),
+    ] = None,
+    target_loss: Annotated[
+        float | None, Parameter(help="Loss to reach, with --reference; default: the one that the logs name.")
+    ] = None,
     full: Full = False,
     json_: Json = False,
 ) -> int:
     """Compare runs from their logs."""
+    if reference:
+        return ingest_seeds(reference, options.candidate, target_loss=target_loss, as_json=json_, out=options.out)
     from flows.cli.byte_progress import open_stderr, show_reads
     from tasks.diff.compare_logs import check_words
     from tasks.ingest.given_logs import assign_sides, open_arms
@@ -34,3 +49,37 @@ def ingest(
     given = {"logs": logs or (), "baseline": options.baseline, "candidate": options.candidate}
     places = {side: tuple(map(absolute_place, words)) for side, words in given.items()}
     return run_flow("ingest", dict(options) | places, as_json=json_, full=full)
+
+
+def ingest_seeds(
+    reference: Sequence[str], candidate: Sequence[str], *, target_loss: float | None, as_json: bool, out: str
+) -> int:
+    """Judge whether the candidate converges as the reference's seeds do; write the page; return the exit status."""
+    from flows.cli.byte_progress import open_stderr, show_reads
+    from tasks.diff.convergence import judge_convergence
+    from tasks.ingest.given_logs import open_arms
+    from tasks.ingest.loss_curves import check_equal_seeds, loss_curve, setting_changes, target_of
+    from tasks.publish.page.convergence import convergence_page
+    from tasks.publish.terminal.convergence import show_convergence
+    from tasks.scrape.window import LogFormatError
+
+    if not candidate:
+        raise LogFormatError("there is no log of the candidate: maxview ingest --reference LOG… --candidate LOG…")
+    with show_reads(open_stderr()), open_arms((reference, candidate)) as arms:
+        for side, name in ((arms.baseline, "reference"), (arms.candidate, "candidate")):
+            check_equal_seeds(side, name)
+        left, right = ([run.reading for run in side] for side in (arms.baseline, arms.candidate))
+        notes = tuple(f"the candidate differs in {change}" for change in setting_changes(left[0], right[0]))
+        target = target_of(left) if target_loss is None else target_loss
+        record = judge_convergence([loss_curve(run) for run in left], [loss_curve(run) for run in right], target=target)
+    record = record.model_copy(update={"notes": notes})
+    check_store(out)
+    if as_json:
+        print(record.model_dump_json())
+    else:
+        print(show_convergence(record))
+        if "://" not in out:
+            page = Path(absolute_place(out), "convergence.html")
+            page.write_text(convergence_page(record), encoding="utf-8")
+            print(f"\n  page  {page}")
+    return {"same": 0, "improved": 0, "unknown": 3}.get(record.verdict, 1)

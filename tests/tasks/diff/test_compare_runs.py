@@ -36,7 +36,9 @@ def repeats(make_run: MakeRun) -> Callable[..., list[RunRecord]]:
 
 
 def test_no_difference_names_the_floors_that_hold(make_run: MakeRun, compare: Compare) -> None:
-    record = compare(make_run("linen", exact=True, record=PROVED), make_run("nnx", exact=True, record=PROVED))
+    record = compare(
+        make_run("linen", exact=True, plan={}, record=PROVED), make_run("nnx", exact=True, plan={}, record=PROVED)
+    )
     assert record.verdict == "same"
     assert "no difference: " in record.headline
     assert [floor.holds for floor in record.floors] == [True, True, True]
@@ -44,7 +46,9 @@ def test_no_difference_names_the_floors_that_hold(make_run: MakeRun, compare: Co
 
 def test_no_difference_names_a_failed_floor(make_run: MakeRun, compare: Compare) -> None:
     lost = {"program": PROGRAM | {"cross_restore": {"holds": False, "evidence": "lost"}}}
-    record = compare(make_run("linen", exact=True, record=PROVED), make_run("nnx", exact=True, record=lost))
+    record = compare(
+        make_run("linen", exact=True, plan={}, record=PROVED), make_run("nnx", exact=True, plan={}, record=lost)
+    )
     assert record.verdict == "same"
     assert record.headline.endswith('"same checkpoint" failed: lost')
 
@@ -88,7 +92,7 @@ def test_findings_qualify_the_sentence(
 
 def test_an_allowed_change_does_not_decide(make_run: MakeRun, compare: Compare, row_of: Any) -> None:
     grown = Parameters(count=1_200_000_000, printed="1.200 billion")
-    sides = make_run("linen"), make_run("nnx", reading={"parameters": grown})
+    sides = make_run("linen", plan={}), make_run("nnx", plan={}, reading={"parameters": grown})
     changed = compare(*sides)
     assert (changed.verdict, exit_status([changed])) == ("changed", 1)
     assert "Parameters 1.10 G → 1.20 G changed" in changed.headline

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from configs.verdict_rules import DeviceNoise
-from tasks.diff.effect import CONFIDENCE, Effect, Sample, measure_effect, runs_wanted
+from tasks.diff.effect import CONFIDENCE, STEPS_DF, Effect, Sample, measure_effect, runs_wanted
 from tasks.diff.noise import Noise, Past, learn_noise
 
 KNOWN = Noise(scale=0.01, df=4.0, pairs=100, source="history of cpu")
@@ -20,14 +20,15 @@ def effect_of(baseline: object, candidate: object, noise: Noise = KNOWN, **more:
 
 
 def test_pairs_by_hand() -> None:
-    # the machine doubled its time between the pairs: only their differences count, 2, 3 and 7 %
-    effect = effect_of((0.0, 0.7, 0.1), (0.02, 0.73, 0.17))
+    # the machine doubled its time between the pairs: only their differences count, 2, 3, 7 and 4 %
+    effect = effect_of((0.0, 0.7, 0.1, 0.4), (0.02, 0.73, 0.17, 0.44))
     assert effect.estimate == pytest.approx(0.04)
-    # stated 4 × 0.01², observed 0.02² + 0.01² + 0.03²; a third of (0.0004 + 0.0014) / 6 is 0.01²
-    assert (effect.error, effect.df) == (pytest.approx(0.01), 6.0)
-    assert effect.p == pytest.approx(2 * stats.t.sf(4.0, 6))
-    half = stats.t.ppf(0.995, 6) * 0.01
-    assert effect.interval() == pytest.approx((0.04 - half, 0.04 + half))
+    # stated 4 × 0.01², observed 0.02² + 0.01² + 0.03² + 0; a quarter of (0.0004 + 0.0014) / 7 is the error's square
+    error = (0.0018 / 7 / 4) ** 0.5
+    assert (effect.scale / 2, effect.df) == (pytest.approx(error), 7.0)
+    assert effect.p == pytest.approx(2 * stats.t.sf(0.04 / error, 7), rel=0.01)  # our own sum over true variances
+    half = stats.t.ppf(0.995, 7) * error
+    assert effect.interval() == pytest.approx((0.04 - half, 0.04 + half), rel=0.01)
 
 
 def test_unequal_counts_are_not_pairs_by_hand() -> None:
@@ -36,7 +37,10 @@ def test_unequal_counts_are_not_pairs_by_hand() -> None:
     assert effect.df == 4 + 3
     # each arm's squares are 2 × 0.01²; a pair has the variance of two runs
     variance = (4 * 0.01**2 + 2 * (2 * 0.01**2 + 2 * 0.01**2)) / 7
-    assert effect.error**2 == pytest.approx(variance * (1 / 2 + 1 / 3) / 2)
+    assert effect.scale**2 == pytest.approx(variance)
+    assert effect.half_width(0.01) == pytest.approx(
+        stats.t.ppf(0.995, 7) * (variance * (1 / 2 + 1 / 3) / 2) ** 0.5, rel=0.01
+    )
 
 
 def test_an_outlier_pair_widens_the_interval() -> None:
@@ -48,17 +52,31 @@ def test_an_outlier_pair_widens_the_interval() -> None:
 def test_days_apart_are_not_averaged_away() -> None:
     runs = (0.0, 0.01) * 25
     near, apart = effect_of(runs, runs), effect_of(runs, runs, between=0.03)
-    assert near.error < 0.005
-    assert apart.error >= 0.03
+    normal = stats.norm.ppf(0.995)
+    assert near.half_width(0.01) < 0.005 * normal
+    assert apart.half_width(0.01) >= 0.03 * normal
     # such runs are not pairs: their common part is not removed
     assert apart.df == 4 + 98
     assert near.df == 4 + 49
 
 
-@pytest.mark.parametrize("noise", [STATED, KNOWN])
-def test_the_uncertainty_of_levels_is_added(noise: Noise) -> None:
-    for error, scale in ((0.0, 0.01), (0.02, (0.01**2 + 2 * 0.02**2) ** 0.5)):
-        assert effect_of((0.0,), (0.0,), noise, error=error).scale == pytest.approx(scale)
+@pytest.mark.parametrize(("df", "scale", "error", "between"), [(1.0, 0.002, 0.004, 0.0), (10.0, 0.004, 0.003, 0.006)])
+def test_independent_uncertainties_add_as_in_draws(df: float, scale: float, error: float, between: float) -> None:
+    """One run of each: draws of Student's t between runs, of the runs' own levels, and of the places."""
+    rng, draws = np.random.default_rng(3), 400_000
+    drawn = scale * rng.standard_t(df, draws) + 2**0.5 * error * rng.standard_t(STEPS_DF, draws)
+    drawn += rng.normal(0, between, draws) if between else 0.0
+    effect = effect_of((0.0,), (0.0,), Noise(scale=scale, df=df), error=error, between=between)
+    for chance in (0.05, 0.01):
+        # 400,000 draws estimate 1 % to 0.016 %
+        assert np.mean(np.abs(drawn) > effect.half_width(chance)) == pytest.approx(chance, rel=0.08)
+
+
+def test_the_scatter_of_several_runs_contains_the_error_of_their_levels() -> None:
+    runs = (0.0, 0.004, -0.004)
+    alone, blurred = (effect_of(runs, runs[::-1], STATED, error=error) for error in (0.0, 0.0005))
+    assert blurred.half_width(0.01) == pytest.approx(alone.half_width(0.01), rel=0.01)
+    assert effect_of(runs, runs[::-1], STATED, error=0.05).half_width(0.01) > 3 * alone.half_width(0.01)
 
 
 @pytest.mark.parametrize("runs", [1, 3, 10])

@@ -44,7 +44,7 @@ def test_equal_losses_with_other_arrays_are_changed(
 
 
 def test_equal_states_are_the_same(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
-    record = compare(make_run("linen", exact=True, **ending(END)), make_run("nnx", exact=True, **ending(END)))
+    record = compare(*(make_run(arm, exact=True, plan={}, **ending(END)) for arm in ("linen", "nnx")))
     assert (row_of(record, "final_state").verdict, record.verdict) == ("same", "same")
 
 
@@ -83,7 +83,8 @@ def test_no_difference_is_not_reported_beside_a_failed_floor(
     make_run: MakeRun, compare: Compare, wording: Wording
 ) -> None:
     record = compare(
-        make_run("linen", exact=True, **ending(END)), make_run("nnx", exact=True, **ending(END, START, "beef"))
+        make_run("linen", exact=True, plan={}, **ending(END)),
+        make_run("nnx", exact=True, plan={}, **ending(END, START, "beef")),
     )
     assert record.verdict == "same"
     assert "no difference" not in record.headline

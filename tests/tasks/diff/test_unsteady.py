@@ -75,7 +75,8 @@ def test_a_throttled_run_is_no_evidence(make_run: MakeRun, compare: Compare, row
 def test_runs_that_scatter_more_than_stated_are_judged_by_their_own_scatter() -> None:
     # one of ten runs in the other clock state, 6 % away: by hand, the arms' scatter is 6 % √(0.8 / 8) √2 = 2.68 %
     low, high = 1.0, float(np.exp(0.06))
-    effect = measure_effect(Sample(baseline=(low,) * 5, candidate=(high,) * 4 + (low,), noise=GPU))
+    sure = Noise(scale=0.004, df=100.0, source="stated")  # F with 8 and 100 degrees is above 3.2 in 0.3 %
+    effect = measure_effect(Sample(baseline=(low,) * 5, candidate=(high,) * 4 + (low,), noise=sure))
     assert effect.wide
     assert effect.scale == pytest.approx(0.06 * (0.8 / 8) ** 0.5 * 2**0.5)
     assert effect.df == 4
