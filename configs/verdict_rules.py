@@ -87,9 +87,6 @@ class DeviceNoise(PairNoise):
     places_apart: Share | None = (
         None  # further standard deviation if the arms ran on different slices or hosts; None (old plans): `days_apart`
     )
-    unnamed_places_apart: Annotated[float, Field(ge=0, lt=1)] | None = (
-        None  # the same if the logs do not name their places; None: as `places_apart`
-    )
     tolerance: Share  # differences up to this are accepted
     least: Share  # smaller differences are never reported
     why: Annotated[str, Field(min_length=1)]

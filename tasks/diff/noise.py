@@ -28,7 +28,6 @@ LENT = 0.5  # degrees of freedom per pair beyond MIN_PAIRS: below 1, as pairs sh
 NEIGHBOURS_S = 600.0  # longest pause between neighbouring runs; after a longer one, the machine may have other load
 OTHER_TIMES, OTHER_PLACES = "the arms ran at other times", "the arms ran in other places"
 NO_PLACE = "the logs do not name their nodes: taken as two places"
-ONE_SYSTEM = "the logs do not name their nodes: taken as one system"
 
 
 class Past(Frozen):
@@ -115,10 +114,8 @@ def estimate_noise_between(arms: Arms, noise: DeviceNoise) -> tuple[float, str]:
     places = noise.days_apart if noise.places_apart is None else noise.places_apart
     if not near:
         return noise.days_apart * sqrt(apart / 2), OTHER_TIMES
-    if all(place_of_run(run) for arm in arms for run in arm.runs):
-        return places * sqrt(apart / 2), OTHER_PLACES
-    unnamed = noise.unnamed_places_apart
-    return (0.0, ONE_SYSTEM) if unnamed == 0 else ((places if unnamed is None else unnamed) * sqrt(apart / 2), NO_PLACE)
+    named = all(place_of_run(run) for arm in arms for run in arm.runs)
+    return places * sqrt(apart / 2), OTHER_PLACES if named else NO_PLACE
 
 
 def place_of_run(run: RunRecord) -> str:
