@@ -41,6 +41,7 @@ COMMANDS = {  # name → group, where its function is, and its line in the help
     },
     "scrape": (OPERATE, f"{HERE}.scrape:scrape", "Read logs of any supported trainer into tables."),
     "verify": (OPERATE, f"{HERE}.verify:verify", "Verify that checkpoints exist and are complete; compare two."),
+    "noise": (OPERATE, f"{HERE}.noise:noise", "Fit the noise of equal runs to the logs of a fleet."),
     "bless": (OPERATE, f"{HERE}.bless:bless", "Keep the candidate's runs as the baseline."),
     "cases": (OPERATE, f"{HERE}.cases:cases", "List the cases, targets, models and comparisons."),
     "resolve": (OPERATE, f"{HERE}.resolve:resolve_command", "Show a case's config with the origin of every value."),

@@ -15,6 +15,7 @@ EXAMPLES = {  # command → arguments of two examples; they can be run as shown 
     "up": ("", "--port 4300 --out gs://bucket/maxview"),
     "down": ("", "--state folder"),
     "doctor": ("", "--target v6e-32"),
+    "noise": ("fit logs/pod-a logs/pod-b logs/pod-c", "fit 'logs/a-*.log' 'logs/b-*.log' 'logs/c-*.log' --kind tpu"),
     "bless": ("linen-vs-nnx --reason 'a new default'", "main-vs-branch --case 01_base --reason 'remat is off'"),
     "site build": ("", "--out gs://bucket/maxview"),
     "site serve": ("--port 0", "--out maxview-demo"),

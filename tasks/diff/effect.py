@@ -20,7 +20,8 @@ type Values = NDArray[np.float64]
 STEPS_DF = 10.0  # degrees of freedom of a level's own error: a run of a hundred steps has ten blocks of ten
 # Probabilities below and above which true variances are not distinguished, as logits, and the number of those that are
 FARTHEST, NODES = 16.0, 128
-WIDEST, HALVINGS = 200.0, 60  # largest half width of an interval, as a logarithm; steps of the search for it
+EXACT = np.ones(1), np.ones(1)  # the true variances of an error that is known, e.g. 0, and their weights
+WIDEST, HALVINGS = 200.0, 24  # largest half width of an interval, as a logarithm; steps of the search for it
 CONFIDENCE = 0.99  # confidence level of all intervals, shown or used for the verdict *same*
 POWER = 0.8  # probability that the suggested number of runs decides
 MAX_RUNS = 100  # per arm: more are never suggested
@@ -71,7 +72,7 @@ class Effect(Frozen):
         bound.
         """
         between, weights = true_variances(self.df)
-        steps, shares = true_variances(STEPS_DF)
+        steps, shares = true_variances(STEPS_DF) if self.sample.error else EXACT
         runs, own = between[:, None] * self.scale**2, steps[None] * 2 * self.sample.error**2
         near = runs + own if self.runs == (1, 1) else np.maximum(runs, own)
         error = np.sqrt(near * share_of_pair(*self.runs) + self.sample.between**2)
@@ -84,11 +85,13 @@ class Effect(Frozen):
 
     def half_width(self, chance: float) -> float:
         """Return the difference that equal arms exceed with this probability, as a logarithm."""
-        low, high = 0.0, WIDEST
+        low, high = 0.0, self.scale
+        while high < WIDEST and self.chance_beyond(high) > chance:
+            low, high = high, 4 * high
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             low, high = (middle, high) if self.chance_beyond(middle) > chance else (low, middle)
-        return high
+        return min(high, WIDEST)
 
     def interval(self) -> tuple[float, float]:
         """Return the low and the high end of the confidence interval, as logarithms."""
