@@ -21,7 +21,7 @@ from tests.references.run_program import run_program
 
 type Arrays = dict[str, Any]
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.by_hand]  # they test the tests of the references
 STEPS = 6
 BOTH_DECODERS = ("decoder/decoder_linen", "decoder/decoder_nnx")
 CAUSAL = "jnp.tril(jnp.ones((length, length), dtype=jnp.bool_))"

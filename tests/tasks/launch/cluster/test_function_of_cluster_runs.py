@@ -34,7 +34,9 @@ def test_the_small_model_stands_for_runs_on_a_cluster(
         maxview(tree, environment, "down")
     assert done.stdout, done.stderr[-3000:]
     (record,) = json.loads(done.stdout)
-    assert (done.returncode, record["verdict"]) == (1, "changed"), done.stderr[-3000:]
+    rows = {row["metric"]: row["verdict"] for row in record["rows"]}
+    # not the verdict of the whole: six steps of 4 ms beside other tests have any time
+    assert (done.returncode, rows["loss_per_step"]) == (1, "changed"), done.stderr[-3000:]
     assert record["trained"]
     assert record["function"]["sentence"].startswith("another function")
     assert record["function"]["sentence"].endswith(STANDS_FOR)
