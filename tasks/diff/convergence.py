@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks.diff.distributions import student_below, student_quantile
 from tasks.records import Verdict
-from tasks.records.convergence import Band, ConvergenceRecord, ConvergenceRow, LossCurve, Oddity
+from tasks.records.convergence import Band, ConvergenceRecord, ConvergenceRow, LossCurve, Oddity, Shape
 from tasks.records.text import counted, show_interval
 
 type Values = NDArray[np.float64]
@@ -56,10 +56,12 @@ def judge_convergence(
             rows.append(_row_of_target(reference, alive, target))
     words = {row.verdict for row in rows}
     dead = len(candidate) - len(alive)
-    order: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same")
+    order: tuple[Verdict, ...] = ("regressed", "unknown", "improved", "same")
     verdict: Verdict = "regressed" if dead else next(word for word in order if word in words)
+    if verdict in ("same", "improved") and _common_shape(oddities, len(candidate)):
+        verdict = "changed"
     return ConvergenceRecord(
-        verdict=verdict, headline=_headline(verdict, rows, dead, len(candidate)), rows=tuple(rows),
+        verdict=verdict, headline=_headline(verdict, rows, oddities, (dead, len(candidate))), rows=tuple(rows),
         band=make_band(reference, reference_grid(reference)), oddities=tuple(oddities), reference=tuple(reference),
         candidate=tuple(candidate), target=target,
     )  # fmt: skip
@@ -259,10 +261,26 @@ def find_oddity(curve: LossCurve, reference: Sequence[LossCurve]) -> Oddity | No
     return None
 
 
-def _headline(verdict: Verdict, rows: Sequence[ConvergenceRow], dead: int, runs: int) -> str:
-    if dead:
-        return f"{dead} of {runs} runs of the candidate diverged"
+def _common_shape(oddities: Sequence[Oddity], runs: int) -> Shape | None:
+    """Return how more than half of the candidate's runs leave the band, two or more. One of ten equal seeds may do."""
+    shapes = [one.shape for one in oddities if one.shape != "stopped early"]
+    common = max(shapes, key=shapes.count, default=None)
+    return common if common and shapes.count(common) > max(runs / 2, 1) else None
+
+
+def _headline(
+    verdict: Verdict, rows: Sequence[ConvergenceRow], oddities: Sequence[Oddity], runs: tuple[int, int]
+) -> str:
+    """Return the sentence of the verdict. runs: how many of the candidate diverged, and how many it has."""
+    if runs[0]:
+        return f"{runs[0]} of {runs[1]} runs of the candidate diverged"
     if verdict == "same":
         return "the candidate converges as the reference's seeds do"
+    if verdict == "changed":
+        way = [one for one in oddities if one.shape == _common_shape(oddities, runs[1])]
+        return (
+            f"the end is as good as the reference's, the way is another: {way[0].shape} in {len(way)} of {runs[1]} "
+            f"runs; {way[0].run}: {way[0].text}"
+        )
     chosen = next(row for row in rows if row.verdict == verdict)
     return f"{chosen.title} {chosen.reason}"

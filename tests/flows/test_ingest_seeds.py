@@ -96,3 +96,34 @@ def test_another_batch_size_of_the_candidate_is_a_note(
 ) -> None:
     judge(logs("seed", 1, 5), logs("new", 11, 5, batch=32), tmp_path / "out", "--json")
     assert json.loads(capsys.readouterr().out)["notes"] == ["the candidate differs in global_batch_size: 16 → 32"]
+
+
+ROW = "completed step: {0}, seconds: 0.100, TFLOP/s/device: 1.000, Tokens/s/device: 10.000, total_weights: 1, loss: {1:.5f}\n"  # noqa: E501
+
+
+def maxtext_log(seed: int, *, parameters: str = "0.10", dtype: str = "float32") -> str:
+    """A run of MaxText's form that prints its settings and no evaluation."""
+    rng = random.Random(seed)
+    high = 1 + rng.gauss(0, 0.001)
+    settings = {"init_weights_seed": seed, "dtype": dtype, "steps": 40}
+    head = "".join(f"Config param {name}: {value}\n" for name, value in settings.items())
+    head += f"number parameters: {parameters} billion\n"
+    return head + "".join(ROW.format(step, high * 8 * (step + 1) ** -0.09) for step in range(40))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [({"dtype": "bfloat16"}, "dtype: float32 → bfloat16"), ({"parameters": "0.20"}, "parameters")]
+)
+def test_seeds_of_another_model_or_precision_are_refused(
+    change: dict[str, str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(name: str, seed: int, **more: str) -> str:
+        path = tmp_path / f"{name}-{seed}.log"
+        path.write_text(maxtext_log(seed, **more))
+        return str(path)
+
+    seeds, new = [write("seed", n) for n in range(4)], [write("new", n) for n in range(11, 15)]
+    assert judge(seeds, new, tmp_path / "out", "--json") in (0, 3)
+    assert json.loads(capsys.readouterr().out)["reference"][0]["unit"] == "steps"  # losses of the steps
+    assert judge([*seeds, write("odd", 5, **change)], new, tmp_path / "out") == 2
+    assert message in " ".join(capsys.readouterr().err.split())

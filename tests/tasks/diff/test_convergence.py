@@ -157,6 +157,17 @@ def test_a_run_inside_the_band_is_not_named() -> None:
     assert find_oddity(curve("run", 0.0005), REFERENCE) is None
 
 
+@pytest.mark.parametrize(("odd", "word"), [(1, "same"), (2, "same"), (3, "changed")])
+def test_most_runs_that_leave_the_band_are_a_change_of_an_equal_end(odd: int, word: str) -> None:
+    late = [
+        bent(lambda step: 1.1 if step <= 300 else 1.0).model_copy(update={"name": f"late{n}"}) for n in range(odd)
+    ]
+    record = judge_convergence(REFERENCE, [*late, *side("run", 5 - odd)])
+    assert (record.verdict, len(record.oddities)) == (word, odd)
+    if word == "changed":
+        assert "late start in 3 of 5 runs; late0: until 300 steps" in record.headline
+
+
 def test_a_diverged_candidate_is_regressed() -> None:
     record = judge_convergence(REFERENCE, [*side("run", 4), bent(lambda step: inf if step > 1000 else 1.0)])
     assert (record.verdict, record.headline) == ("regressed", "1 of 5 runs of the candidate diverged")
