@@ -23,6 +23,7 @@ from flows.compare_steps import (
     compare_data_step,
     compare_functions_step,
     compare_kept_programs_step,
+    converge_step,
     diff_step,
     experiments_step,
     interleave_step,
@@ -64,11 +65,12 @@ from tasks.records import (
     RunRecord,
 )
 from tasks.resolve.options import INTERLEAVE_S, CompareOptions, Experiment
-from tasks.resolve.plans import Request, request_comparison
-from tasks.services.events import EVENTS, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
+from tasks.resolve.plans import Request, request_comparison, with_seed
+from tasks.services.events import EVENTS, Converged, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
 from tasks.services.flow_names import unless_named
 from tasks.services.flow_runs import job_flow
 from tasks.services.prefect_ui import (
+    convergence_state,
     final_state,
     log_result,
     name_comparison,
@@ -105,6 +107,8 @@ def compare(options: CompareOptions) -> State[Any]:
     if more.comment:
         parse_pull_request(more.comment)  # reports a mistake before anything is trained
     most = more.max_repeats or ENOUGH_REPEATS
+    if (seeds := options.read_seeds()) is not None:
+        return converge_cases(request_comparison(options), open_store(options.out), Jobs(), seeds, more.target_loss)
     patience = Patience(budget_s=options.read_budget(), most=most) if more.until_decided else None
     return compare_cases(
         request_comparison(options), open_store(options.out), Jobs(), patience=patience, take_over=more.take_over,
@@ -194,6 +198,29 @@ def compare_cases(
     log_result((f"{result.case}: {result.headline}", page.shown) for result, page in comparisons)
     name_outcome(results)
     return final_state(results, problem)
+
+
+def converge_cases(
+    request: Request, store: Store, jobs: Jobs, seeds: int, target_loss: float | None = None
+) -> State[Any]:
+    """Train both arms of every case with each seed, and judge whether they converge alike; return the final state."""
+    plans = [plan for seed in range(seeds) for plan in resolve_step(with_seed(request, seed), store)]
+    cases = [*dict.fromkeys(plan.case for plan in plans)]
+    tag_run(request.comparison, cases, plans[0].target, [request.arms.branch])
+    EVENTS.put(Planned(plans))
+    check_target([plan for plan in plans if find_finished(store.run(plan.run_name)) is None], store)
+    found = []
+    try:
+        for case in cases:
+            runs = list(run_all([plan for plan in plans if plan.case == case], store, jobs))
+            record, place = converge_step(case, runs, target_loss, store)
+            EVENTS.put(Converged(record, place))
+            found.append((record, place))
+    except Stopped as stopped:
+        return Cancelled(message=str(stopped))
+    forget([flow_run.id], store)
+    log_result((f"{record.subject}: {record.headline}", place) for record, place in found)
+    return convergence_state([record for record, _ in found])
 
 
 def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool = False) -> Iterator[RunRecord]:

@@ -14,9 +14,10 @@ from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
-from flows.step_parts import IO
+from flows.step_parts import IO, show_link, show_text
 from tasks.diff.assemble_case import compare_kept, compare_saved
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case, read_past_noise
+from tasks.diff.convergence import judge_convergence
 from tasks.diff.cover_change import cover_programs
 from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
@@ -28,6 +29,7 @@ from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, r
 from tasks.experiments.same_data import compare_recorded
 from tasks.experiments.same_function import compare_functions
 from tasks.experiments.stand_in import find_stand_ins
+from tasks.ingest.loss_curves import loss_curve
 from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun
@@ -36,6 +38,8 @@ from tasks.observe.earlier_runs import name_cases
 from tasks.observe.ran_lines import read_ran_lines
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.publish.markdown.elements import artifact_key
+from tasks.publish.page.convergence import convergence_page
+from tasks.publish.terminal.convergence import show_convergence
 from tasks.records import (
     CheckpointDifference,
     CheckpointProof,
@@ -49,6 +53,7 @@ from tasks.records import (
     RunRecord,
     StepCompleted,
 )
+from tasks.records.convergence import ConvergenceRecord
 from tasks.records.data import DataComparison
 from tasks.records.observation import LOG, PROGRAM
 from tasks.resolve.blessed import blessed_runs
@@ -161,6 +166,31 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
     record = build_record(run.plan, directory, read_run_log(directory.log), proofs)
     directory.write_record(record)
     return record
+
+
+@task(name="judge convergence", task_run_name="judge convergence of {case}", **IO)
+def converge_step(
+    case: str, runs: Sequence[RunRecord], target_loss: float | None, store: Store
+) -> tuple[ConvergenceRecord, str]:
+    """Judge whether the second arm's seeds converge as the first arm's do; return the record and its page's address."""
+    arms = list(dict.fromkeys(run.arm for run in runs))
+    sides = [
+        [
+            loss_curve(run.reading).model_copy(update={"name": f"{arm}, seed {seed}"})
+            for seed, run in enumerate(run for run in runs if run.arm == arm)
+        ]
+        for arm in arms
+    ]
+    record = judge_convergence(*sides, target=target_loss, same_seeds=True)
+    record = record.model_copy(update={"subject": f"{case}: {arms[1]} beside {arms[0]}"})
+    comparison = next(run.plan.comparison for run in runs if run.plan)
+    name = f"convergence/{comparison}/{case}.html"
+    store.files.write(name, convergence_page(record).encode())
+    place = store.path / name
+    key = (comparison, case, "convergence")
+    show_text(key, f"```\n{show_convergence(record)}\n```", record.headline)
+    show_link(key, store.link_to(place), store.address_of(place), f"{record.subject}: the page")
+    return record, store.address_of(place)
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)

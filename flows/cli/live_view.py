@@ -33,10 +33,12 @@ from tasks.records import (
     RunPlan,
     StepCompleted,
 )
+from tasks.records.convergence import ConvergenceRecord
 from tasks.records.text import escape_rich, visible
 from tasks.services.events import (
     Compared,
     Comparing,
+    Converged,
     Event,
     Explaining,
     Launched,
@@ -71,6 +73,7 @@ class LiveView:
     def __init__(self, console: Console):
         self.console = console
         self.comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
+        self.convergence: list[tuple[ConvergenceRecord, str]] = []
         self.waited_s: list[float] = []  # seconds until each comparison, since the one before it
         self._compared = time.monotonic()
         self.plans: list[RunPlan] = []
@@ -133,6 +136,8 @@ class LiveView:
                 self._progressed(case, text)
             case Troubled(text):
                 self.console.print(escape_rich(text), style="red", soft_wrap=True)
+            case Converged(converged, place):
+                self.convergence.append((converged, place))
             case Compared(record, page, _):
                 self.comparisons.append((record, page))
                 self.waited_s.append(time.monotonic() - self._compared)

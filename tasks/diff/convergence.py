@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.diff.distributions import student_below, student_quantile
+from tasks.diff.effect import move_together
 from tasks.records import Verdict
-from tasks.records.convergence import Band, ConvergenceRecord, ConvergenceRow, LossCurve, Oddity, Shape
+from tasks.records.convergence import MIN_SEEDS, Band, ConvergenceRecord, ConvergenceRow, LossCurve, Oddity, Shape
 from tasks.records.text import counted, show_interval
 
 type Values = NDArray[np.float64]
 
 CHANCE = 0.01  # probability that equal sides are called different
 CONFIDENCE, POWER = 0.99, 0.8
-MIN_SEEDS = 3
 MAX_SEEDS = 50  # more are never suggested
 # the final loss is the mean of this share of the common evaluations, at least of LAST: one alone has its step's noise
 LAST, LAST_SHARE = 3, 0.36
@@ -31,6 +31,7 @@ LAST, LAST_SHARE = 3, 0.36
 PRIORS = {"final_loss": (0.0016, 2.4), "to_target": (0.042, 5.5)}
 TOLERANCES = {"final_loss": 0.005, "to_target": 0.10}  # of the reference; the same up to these
 TITLES = {"final_loss": "Final loss", "to_target": "To the target"}
+FINEST = 1e-6  # smallest scatter assumed, as a logarithm of a ratio: the digits of a log
 APART = 1.5  # largest ratio of a reference seed's final loss to the median of all; above, this seed diverged
 
 
@@ -39,9 +40,16 @@ class ConvergenceError(ValueError):
 
 
 def judge_convergence(
-    reference: Sequence[LossCurve], candidate: Sequence[LossCurve], *, target: float | None = None
+    reference: Sequence[LossCurve],
+    candidate: Sequence[LossCurve],
+    *,
+    target: float | None = None,
+    same_seeds: bool = False,
 ) -> ConvergenceRecord:
-    """Return the comparison of two sides. Raises ConvergenceError for curves that cannot be compared."""
+    """Return the comparison of two sides. Raises ConvergenceError for curves that cannot be compared.
+
+    same_seeds: the n-th runs of both sides have one seed.
+    """
     check_sides(reference, candidate)
     grid = common_positions(reference, [one for one in candidate if is_finite(one)])
     left = values_at(reference, grid)
@@ -51,9 +59,11 @@ def judge_convergence(
     if alive:
         right = values_at(alive, grid)
         last = slice(-max(LAST, round(LAST_SHARE * len(grid))), None)
-        rows.append(_decide("final_loss", np.log(left[:, last]).mean(axis=1), np.log(right[:, last]).mean(axis=1)))
+        pairs = same_seeds and len(alive) == len(reference)
+        finals = (np.log(side[:, last]).mean(axis=1) for side in (left, right))
+        rows.append(_decide("final_loss", *finals, same_seeds=pairs))
         if target is not None:
-            rows.append(_row_of_target(reference, alive, target))
+            rows.append(_row_of_target(reference, alive, target, same_seeds=pairs))
     words = {row.verdict for row in rows}
     dead = len(candidate) - len(alive)
     order: tuple[Verdict, ...] = ("regressed", "unknown", "improved", "same")
@@ -65,6 +75,12 @@ def judge_convergence(
         band=make_band(reference, reference_grid(reference)), oddities=tuple(oddities), reference=tuple(reference),
         candidate=tuple(candidate), target=target,
     )  # fmt: skip
+
+
+def convergence_status(records: Sequence[ConvergenceRecord]) -> int:
+    """Return the exit status: 1 if a verdict is *regressed* or *changed*, else 3 if one is *unknown*, else 0."""
+    words = {record.verdict for record in records}
+    return 1 if words & {"regressed", "changed"} else 3 if "unknown" in words else 0
 
 
 def check_sides(reference: Sequence[LossCurve], candidate: Sequence[LossCurve]) -> None:
@@ -148,7 +164,9 @@ def position_of(curve: LossCurve, target: float) -> float | None:
     return exp(float(x[0] + (x[1] - x[0]) * (y[0] - target) / (y[0] - y[1])))
 
 
-def _row_of_target(reference: Sequence[LossCurve], candidate: Sequence[LossCurve], target: float) -> ConvergenceRow:
+def _row_of_target(
+    reference: Sequence[LossCurve], candidate: Sequence[LossCurve], target: float, *, same_seeds: bool
+) -> ConvergenceRow:
     """Return the row of the samples or steps to the target loss."""
     sides = [[position_of(one, target) for one in side] for side in (reference, candidate)]
     title = f"{reference[0].unit.capitalize()} to loss {target:g}"
@@ -162,16 +180,24 @@ def _row_of_target(reference: Sequence[LossCurve], candidate: Sequence[LossCurve
             each=(tuple(sides[0]), tuple(sides[1])),
         )  # fmt: skip
     left, right = (np.log(np.array(side, dtype=float)) for side in sides)
-    return _decide("to_target", left, right).model_copy(update={"title": title})
+    return _decide("to_target", left, right, same_seeds=same_seeds).model_copy(update={"title": title})
 
 
-def _decide(metric: str, left: Values, right: Values) -> ConvergenceRow:
-    """Return the row of one figure from its logarithms. Both sides have one variance, of equal seeds."""
+def _decide(metric: str, left: Values, right: Values, *, same_seeds: bool = False) -> ConvergenceRow:
+    """Return the row of one figure from its logarithms. Both sides have one variance, of equal seeds.
+
+    same_seeds: the n-th values are of one seed. If they rise and fall together, their differences alone are the noise.
+    """
     counts = left.size, right.size
     stated, weight = PRIORS[metric]
+    paired = same_seeds and move_together(left, right)
+    if paired:
+        weight = 1.0 - counts[0]  # so that df is that of the pairs: counts[0] - 1
+        scatter = max(float((right - left).std(ddof=1)) / sqrt(2), FINEST)
     df = counts[0] + counts[1] - 2 + weight
-    squares = ((left - left.mean()) ** 2).sum() + ((right - right.mean()) ** 2).sum()
-    scatter = sqrt((weight * stated**2 + squares) / df)
+    if not paired:
+        squares = ((left - left.mean()) ** 2).sum() + ((right - right.mean()) ** 2).sum()
+        scatter = sqrt((weight * stated**2 + squares) / df)
     error = scatter * sqrt(1 / counts[0] + 1 / counts[1])
     size = float(right.mean() - left.mean())
     p = float(2 * student_below(df, -abs(size) / error))
@@ -196,6 +222,7 @@ def _decide(metric: str, left: Values, right: Values) -> ConvergenceRow:
             else f"run {counted(wanted - min(counts), 'more seed')}"
         )
         reason = f"{shown}: may be beyond ±{100 * allowed:g} %, and may be nothing; {more}"
+    reason += "; by pairs of one seed" if paired else ""
     reason += f"; with {counts[0]} + {counts[1]} seeds ±{100 * found:.2g} % would be seen"
     return ConvergenceRow.model_validate({
         "metric": metric, "title": TITLES[metric], "verdict": verdict, "reason": reason,

@@ -129,7 +129,7 @@ def measure_effect(sample: Sample) -> Effect:
     """
     left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
     noise = sample.noise
-    paired = left.size == right.size and not sample.between and _move_together(left, right)
+    paired = left.size == right.size and not sample.between and move_together(left, right)
     if paired:
         squares, seen_df = float(np.sum((right - left - np.mean(right - left)) ** 2)), left.size - 1
     else:  # the difference of two independent runs has the sum of their variances
@@ -172,7 +172,7 @@ def are_mixed(effect: Effect) -> bool:
     return float(mannwhitneyu(effect.sample.baseline, effect.sample.candidate, method="exact").pvalue) > MIXED
 
 
-def _move_together(left: Values, right: Values) -> bool:
+def move_together(left: Values, right: Values) -> bool:
     """Return whether the runs of two arms rise and fall together: a one-sided test of their correlation.
 
     Two runs of each arm are too few for the test and count as correlated. One run of each does not.

@@ -5,6 +5,8 @@ from typing import Literal
 from configs.frozen import Frozen
 from tasks.records.compared_case import Verdict
 
+MIN_SEEDS = 3  # of a side; fewer do not show how much seeds scatter
+
 type Shape = Literal["late start", "spike", "divergence", "stopped early"]
 
 
@@ -65,3 +67,4 @@ class ConvergenceRecord(Frozen):
     candidate: tuple[LossCurve, ...]
     target: float | None  # loss; None if neither log nor user names one
     notes: tuple[str, ...] = ()
+    subject: str = ""  # what was compared, in words: the case and both arms; empty for given logs

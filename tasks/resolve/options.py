@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from configs.comparison import ENOUGH_REPEATS, MAX_REPEATS
 from configs.frozen import Frozen
 from configs.read import read_duration
+from tasks.records.convergence import MIN_SEEDS
 from tasks.resolve.form_fields import doc, dropdown, number_fields, or_empty
 from tasks.resolve.refs import MAX_NAME_LENGTH
 
@@ -131,6 +132,15 @@ class CompareMore(PreflightMore):
     max_repeats: Annotated[
         int | None, doc(f"The runs per arm of until-decided, at most; {ENOUGH_REPEATS} by default.", **or_empty(COUNT))
     ] = None
+    seeds: Annotated[
+        int | None,
+        doc(
+            "Judge convergence instead: train each arm with so many seeds, 3 or more, and compare the final losses; "
+            "with target-loss also the steps to it.",
+            **or_empty(COUNT),
+        ),
+    ] = None
+    target_loss: Annotated[float | None, QUIET, doc("Loss to reach, with seeds.")] = None
     take_over: Annotated[
         bool, QUIET, doc("Continue runs in a bucket that are claimed by another machine, which is gone for good.")
     ] = False
@@ -178,6 +188,20 @@ class CompareOptions(ArmsOptions):
             return read_duration(text) if text else INTERLEAVE_S
         except ValueError as error:
             raise ValueError(f"--interleave: {error}, or off") from error
+
+    def read_seeds(self) -> int | None:
+        """Return the seeds of each arm; None: convergence is not judged. Raises ValueError."""
+        seeds = self.more.seeds
+        if seeds is None:
+            if self.more.target_loss is not None:
+                raise ValueError("--target-loss belongs to --seeds: give both")
+            return None
+        if not MIN_SEEDS <= seeds <= MAX_REPEATS:
+            raise ValueError(f"--seeds must be {MIN_SEEDS} to {MAX_REPEATS}, got {seeds}")
+        others = {"--only": self.only, "--repeats": self.more.repeats, "--until-decided": self.more.until_decided}
+        if given := [name for name in others if others[name]]:
+            raise ValueError(f"--seeds trains once with each seed, which {given[0]} contradicts: give one of them")
+        return seeds
 
     def read_only(self) -> frozenset[Experiment]:
         """Return the experiments of `only`; empty: train. Raises ValueError for an unknown one."""

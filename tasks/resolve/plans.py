@@ -276,6 +276,12 @@ def request_comparison(options: CompareOptions) -> Request:
     return FunctionRequest(**dict(request)) if options.read_only() == {"function"} else request
 
 
+def with_seed(request: Request, seed: int) -> Request:
+    """Return the request of one run of each arm whose first weights, dropout and order of data follow from `seed`."""
+    seeds = (f"init_weights_seed={seed}", f"data_shuffle_seed={seed}")
+    return request.model_copy(update={"repeats": 1, "overrides": (*request.overrides, *seeds)})
+
+
 def request_compiles(options: PreflightOptions) -> CompileRequest:
     """Return the request that compiles both arms for the target's topology."""
     return CompileRequest(**dict(_request(options, options.more)))

@@ -12,6 +12,7 @@ from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent
 from tasks.publish.content.page_address import PublishedPage
 from tasks.records import Bisection, CheckpointProof, ComparisonRecord, RunPlan
+from tasks.records.convergence import ConvergenceRecord
 
 
 class Planned(NamedTuple):
@@ -109,6 +110,13 @@ class Compared(NamedTuple):
     flow_run: str  # id of the flow run that made the comparison
 
 
+class Converged(NamedTuple):
+    """The seeds of a case were compared, and the page was published at the address `page`."""
+
+    record: ConvergenceRecord
+    page: str
+
+
 class Bisected(NamedTuple):
     """The bisection of a case has ended, and its page was published."""
 
@@ -118,7 +126,7 @@ class Bisected(NamedTuple):
 
 type Event = (
     Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Replanned | Explaining | Progressed
-    | Troubled | Compared | Bisected
+    | Troubled | Compared | Converged | Bisected
 )  # fmt: skip
 
 

@@ -24,7 +24,8 @@ from tasks.diff import exit_status
 from tasks.diff.next_step import find_deciding_row
 from tasks.publish.content.row_values import show_percent
 from tasks.publish.content.verdict_words import OUTCOMES, WORST_FIRST, outcome_of, tell_outcome
-from tasks.records import ComparisonRecord
+from tasks.records import ComparisonRecord, Verdict
+from tasks.records.convergence import ConvergenceRecord
 from tasks.resolve.refs import WORKING_TREE
 from tasks.services.flow_names import show_name
 from tasks.services.outage import unless_away
@@ -145,6 +146,14 @@ def log_result(lines: Iterable[tuple[str, str]]) -> None:
         get_run_logger().info("page: %s", page)
     for handler in logging.getLogger("prefect.flow_runs").handlers:
         handler.flush()  # takes five seconds at most
+
+
+def convergence_state(records: Sequence[ConvergenceRecord]) -> State[Any]:
+    """Return the flow run's state, named by the worst verdict on convergence."""
+    order: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same")
+    worst = min((record.verdict for record in records), key=order.index)
+    message = " · ".join(f"{record.subject}: {record.headline}" for record in records)[:1000]
+    return (Failed if worst in order[:2] else Completed)(name=worst.capitalize(), message=message)
 
 
 def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> State[Any]:

@@ -112,7 +112,8 @@ def maxtext_log(seed: int, *, parameters: str = "0.10", dtype: str = "float32") 
 
 
 @pytest.mark.parametrize(
-    ("change", "message"), [({"dtype": "bfloat16"}, "dtype: float32 → bfloat16"), ({"parameters": "0.20"}, "parameters")]
+    ("change", "message"),
+    [({"dtype": "bfloat16"}, "dtype: float32 → bfloat16"), ({"parameters": "0.20"}, "parameters")],
 )
 def test_seeds_of_another_model_or_precision_are_refused(
     change: dict[str, str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

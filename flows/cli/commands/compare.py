@@ -1,5 +1,6 @@
 """The command `maxview compare`, which runs the flow `compare`."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ from cyclopts import Parameter
 from configs.comparison import load_target
 from configs.names import list_names
 from flows.cli.commands.common_options import Full, Json, check_store
-from flows.cli.commands.run_flow import run_flow
+from flows.cli.commands.run_flow import PREFIX, FlowError, finish_flow, run_flow
 from tasks.resolve.options import CompareOptions
 
 
@@ -45,7 +46,26 @@ def compare(
 
         parse_pull_request(options.more.comment)
     check_store(options.out)
+    if options.read_seeds() is not None:
+        return judge_seeds(options, as_json=json_)
     return run_flow("compare", dict(options), as_json=json_, full=full, left_out=left_out)
+
+
+def judge_seeds(options: CompareOptions, *, as_json: bool) -> int:
+    """Train both arms with several seeds, print whether they converge alike, and return the exit status."""
+    state, view = finish_flow("compare", dict(options))
+    records = [record for record, _ in view.convergence]
+    if not records:
+        raise FlowError(PREFIX.sub("", state.message or "") or "the flow did not finish")
+    from tasks.diff.convergence import convergence_status
+    from tasks.publish.terminal.convergence import show_convergence
+
+    if as_json:
+        print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
+    else:
+        for record, place in view.convergence:
+            print(f"{show_convergence(record)}\n\n  page  {place}")
+    return convergence_status(records)
 
 
 def check_comparison_name(name: str) -> None:

@@ -56,7 +56,7 @@ def ingest_seeds(
 ) -> int:
     """Judge whether the candidate converges as the reference's seeds do; write the page; return the exit status."""
     from flows.cli.byte_progress import open_stderr, show_reads
-    from tasks.diff.convergence import judge_convergence
+    from tasks.diff.convergence import convergence_status, judge_convergence
     from tasks.ingest.given_logs import open_arms
     from tasks.ingest.loss_curves import check_equal_seeds, loss_curve, setting_changes, target_of
     from tasks.publish.page.convergence import convergence_page
@@ -82,4 +82,4 @@ def ingest_seeds(
             page = Path(absolute_place(out), "convergence.html")
             page.write_text(convergence_page(record), encoding="utf-8")
             print(f"\n  page  {page}")
-    return {"same": 0, "improved": 0, "unknown": 3}.get(record.verdict, 1)
+    return convergence_status([record])

@@ -22,9 +22,10 @@ def convergence_page(record: ConvergenceRecord) -> str:
     )
     odd = "".join(f"<li>{escape(one.run)}: {escape(one.shape)}: {escape(one.text)}</li>" for one in record.oddities)
     notes = "".join(f"<li>{escape(note)}</li>" for note in record.notes)
+    about = f" of {record.subject}" if record.subject else ""
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Convergence</title><style>{STYLE}</style>"
-        f"<h1>{escape(record.verdict.upper())}: convergence</h1><p>{escape(record.headline)}</p>"
+        f"<h1>{escape(record.verdict.upper())}: convergence{escape(about)}</h1><p>{escape(record.headline)}</p>"
         f"{_draw_curves(record)}{_draw_strip(record)}<table>{rows}</table><ul>{odd}{notes}</ul></html>"
     )
 

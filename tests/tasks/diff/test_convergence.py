@@ -159,9 +159,7 @@ def test_a_run_inside_the_band_is_not_named() -> None:
 
 @pytest.mark.parametrize(("odd", "word"), [(1, "same"), (2, "same"), (3, "changed")])
 def test_most_runs_that_leave_the_band_are_a_change_of_an_equal_end(odd: int, word: str) -> None:
-    late = [
-        bent(lambda step: 1.1 if step <= 300 else 1.0).model_copy(update={"name": f"late{n}"}) for n in range(odd)
-    ]
+    late = [bent(lambda step: 1.1 if step <= 300 else 1.0).model_copy(update={"name": f"late{n}"}) for n in range(odd)]
     record = judge_convergence(REFERENCE, [*late, *side("run", 5 - odd)])
     assert (record.verdict, len(record.oddities)) == (word, odd)
     if word == "changed":
@@ -199,3 +197,27 @@ def test_terminal_and_page_show_rows_and_odd_runs() -> None:
         assert "Steps to loss 4" in text
     assert page.count('class="run"') == 5
     assert page.count("<circle") == sum(value is not None for part in record.rows[1].each for value in part)
+
+
+def test_runs_of_one_seed_are_pairs_if_they_rise_and_fall_together() -> None:
+    offsets = [-0.004, -0.001, 0.002, 0.005]
+    reference = [curve(f"seed{n}", offset) for n, offset in enumerate(offsets)]
+    near = [curve(f"run{n}", offset + 0.0001 * (-1) ** n) for n, offset in enumerate(offsets)]
+    alone, paired = (judge_convergence(reference, near, same_seeds=same).rows[0] for same in (False, True))
+    assert (alone.verdict, paired.verdict) == ("unknown", "same")
+    # the mean of ±0.01 % is 0; scipy's interval of four differences
+    low, high = stats.t.interval(0.99, 3, 0, np.std([1e-4, -1e-4, 1e-4, -1e-4], ddof=1) / 2)
+    assert (paired.low, paired.high) == pytest.approx((low, high), rel=0.01)
+    worse = [curve(f"run{n}", offset + 0.002 + 0.0001 * (-1) ** n) for n, offset in enumerate(offsets)]
+    assert judge_convergence(reference, worse, same_seeds=True).rows[0].verdict == "regressed"
+    # in another order they are no pairs, as if training had forgotten its seed
+    assert judge_convergence(reference, worse[::-1], same_seeds=True).rows[0].verdict == "unknown"
+
+
+def test_equal_sides_with_the_same_seeds_are_seldom_called_different() -> None:
+    rng, trials, alarms = np.random.default_rng(9), 600, 0
+    for trial in range(trials):
+        seeds, own = rng.normal(0, 0.002, 5), (0.0, 0.0002, 0.002)[trial % 3]  # of each run beside its seed's
+        sides = ([curve(f"{n}", seed + rng.normal(0, own)) for n, seed in enumerate(seeds)] for _ in range(2))
+        alarms += judge_convergence(*sides, target=4.0, same_seeds=True).verdict in ("regressed", "improved")
+    assert stats.binomtest(alarms, trials, CHANCE, alternative="greater").pvalue > 0.001

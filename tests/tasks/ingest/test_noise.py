@@ -76,7 +76,7 @@ def step_time(record: ComparisonRecord) -> MetricDiff:
 
 def test_without_a_target_the_message_gives_the_reason_and_a_command(ingest: Ingest) -> None:
     record = ingest(1.0, 1.02, target=None)
-    row = step_time(record)  # one run each of a GPU decides nothing below 8 %
+    row = step_time(record)  # one run of each decides little: Student's t with one degree of freedom
     assert (row.verdict, row.evidence) == ("unknown", "one run of each")
     assert row.runs_wanted is not None
     assert f"run each arm {row.runs_wanted - 1} more time" in row.reason
