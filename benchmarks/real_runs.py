@@ -4,8 +4,9 @@
 
 FOLDER holds step times of equal runs, one row per block of steps: `*step-times.csv.gz` of GPU systems and
 `*blocks.csv.gz` of TPU pods. Each run is written as a log and read again. A trial splits runs of one system at random
-into the two arms; a change slows every step of the candidate. Intervals are exact (Clopper and Pearson, 95 %), as if
-every trial had systems of its own.
+into the two arms; a change slows every step of the candidate. A TPU pod has three equal runs: for three of each, DRAWN
+runs are its runs around levels that are drawn from its own scatter. Intervals are exact (Clopper and Pearson, 95 %), as
+if every trial had systems of its own.
 """
 
 import argparse
@@ -35,7 +36,8 @@ type Values = NDArray[np.float64]
 
 TOKENS = 1e6  # per step: the rate gives the seconds more digits than their own three
 CHANGES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1)
-RUNS: dict[DeviceKind, tuple[int, ...]] = {"gpu": (1, 3, 5), "tpu": (1,)}
+RUNS: dict[DeviceKind, tuple[int, ...]] = {"gpu": (1, 3, 5), "tpu": (1, 3)}
+DRAWN = 24  # runs drawn from three, where a trial needs more
 DEVICES = {"gpu": "NVIDIA H200", "tpu": "TPU v5"}
 PLACES = ("unknown", "one cluster")  # the logs do not name their nodes, or all name the same
 HEAD = "System Information: Jax Version: 0.9.2\nNum_devices: 1, shape (1,)\n"
@@ -61,10 +63,13 @@ def main() -> None:
         systems = [system for system in read_systems(arguments.folder) if system.device == device]
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
             read = list(pool.map(read_runs, systems))
+            drawn = list(pool.map(read_runs, map(draw_runs, systems))) if device == "tpu" else []
         for place in PLACES:
             print(f"{len(systems)} {device} systems, place {place}: different % (of trials; 95 %)")
             for count in RUNS[device]:
-                print(f"{count} runs:", *judge_systems(read, count, arguments.trials, place), sep="  ", flush=True)
+                enough = all(len(system.runs) >= 2 * count for system in systems) or not drawn
+                cells = judge_systems(read if enough else drawn, count, arguments.trials, place)
+                print(f"{count} runs{'' if enough else ', drawn'}:", *cells, sep="  ", flush=True)
 
 
 def read_systems(folder: Path) -> Iterator[System]:
@@ -77,6 +82,18 @@ def read_systems(folder: Path) -> Iterator[System]:
             for key, rows in pl.read_csv(path).group_by(columns, maintain_order=True):
                 runs = [run.sort("block")[seconds].to_numpy() for _, run in rows.group_by("run", maintain_order=True)]
                 yield System.model_validate({"name": " ".join(map(str, key)), "device": device, "runs": tuple(runs)})
+
+
+def draw_runs(system: System) -> System:
+    """Return DRAWN runs: the steps of a real run, whose level is drawn from the scatter of the real runs' levels."""
+    rng = np.random.default_rng(len(system.runs[0]))
+    levels = np.array([np.median(run) for run in system.runs])
+    scatter = float(np.log(levels).std(ddof=1))
+    drawn = []
+    for _ in range(DRAWN):
+        which = rng.integers(len(levels))
+        drawn.append(system.runs[which] / levels[which] * levels.mean() * np.exp(rng.normal(0, scatter)))
+    return system.model_copy(update={"runs": tuple(drawn)})
 
 
 def read_runs(system: System) -> dict[float, list[RunRecord]]:
