@@ -35,8 +35,12 @@ class Problems:
 
 
 def suggest(word: str, known: Sequence[str]) -> str:
-    """Return ` (did you mean 'x'?)` with the most similar known word, else one that contains `word`; "" for none."""
+    """Return ` (did you mean 'x'?)` with a known word: the most similar one, else one with `word` as its first part,
+    as 03 in 03_dropout, else one that contains `word`; "" for none.
+    """
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if not near and word:
+        near = [name for name in known if name.lower().startswith((f"{word.lower()}_", f"{word.lower()}-"))][:1]
     if not near and len(word) >= MIN_PART:
         near = [name for name in known if word.lower() in name.lower()][:1]
     return f" (did you mean '{near[0]}'?)" if near else ""

@@ -132,9 +132,18 @@ def explain_error(error: cyclopts.CycloptsError, words: Sequence[str]) -> str:
         missing = re.search(r"parameter (\S+)", str(error))
         return f"{name} needs {missing[1] if missing else 'more'}; for example: maxview {name} {EXAMPLES[name][0]}"
     if isinstance(error, cyclopts.UnusedCliTokensError):
-        return f"{name} does not take {' '.join(map(repr, error.unused_tokens or ()))}; type: maxview {name} --help"
+        unused = error.unused_tokens or []
+        hint = suggest_joined(words, unused)
+        return f"{name} does not take {' '.join(map(repr, unused))}{hint}; type: maxview {name} --help"
     text = re.sub(r"\.? Did you mean ([^?]*)\?.*", r" (did you mean \1?)", str(error)).rstrip(".").replace(": ", " ", 1)
     return f"{text[:1].lower()}{text[1:]}; type: maxview {name} --help"
+
+
+def suggest_joined(words: Sequence[str], unused: Sequence[str]) -> str:
+    """Return a hint to join the unused words to the value of --only with commas; "" if they do not follow it."""
+    at = words.index("--only") + 2 if "--only" in words else 0
+    is_next = at and list(words[at : at + len(unused)]) == list(unused)
+    return f" (did you mean --only {','.join((words[at - 1], *unused))}?)" if is_next else ""
 
 
 def check_command(words: Sequence[str]) -> None:

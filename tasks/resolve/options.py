@@ -10,6 +10,7 @@ from typing import Annotated, Literal, get_args
 from cyclopts import Parameter
 
 from configs.comparison import ENOUGH_REPEATS, MAX_REPEATS
+from configs.errors import suggest
 from configs.frozen import Frozen
 from configs.read import read_duration
 from tasks.records.convergence import MIN_SEEDS
@@ -209,7 +210,8 @@ class CompareOptions(ArmsOptions):
         unknown = [name for name in names if name not in EXPERIMENTS]
         if unknown:
             raise ValueError(
-                f"--only: '{unknown[0]:.40}' is no experiment: {', '.join(EXPERIMENTS)}, or both with a comma"
+                f"--only: '{unknown[0]:.40}' is no experiment{suggest(unknown[0], EXPERIMENTS)}: "
+                f"{', '.join(EXPERIMENTS)}, or both with a comma"
             )
         return frozenset(one for one in EXPERIMENTS if one in names)
 

@@ -14,7 +14,7 @@ from starlette.types import Scope
 # The served paths; / stands for FRONT. All others are answered with 404.
 PUBLIC = re.compile(
     r"(index|history)\.html|index/[^/]+\.js|comparisons/[^/]+/cases-[^/]+\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
-    r"|bisections/[^/]+/[^/]+/[^/]+/index\.html"
+    r"|bisections/[^/]+/[^/]+/[^/]+/index\.html|invariants/[^/]+/[^/]+/index\.html"
 )
 FRONT = "index.html"
 WORTH_PACKING = 1_000  # bytes; smaller responses are not compressed

@@ -11,4 +11,5 @@ EXTENSION = Extension(
     summary="Evaluate a trainer's own twins: settings that must not matter.",
     examples=("--case all --twin scan --twin mesh-fsdp", "--trainer maxtext --with maxtext==0.2.5"),
     flow="flows.extensions.invariants.flow:invariants",
+    demo="flows.extensions.invariants.command:add_to_demo",
 )

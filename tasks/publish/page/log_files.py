@@ -54,6 +54,11 @@ class Logs:
     def views(self) -> list[LogView]:
         return [view for side in self.by_side.values() for view in side]
 
+    @property
+    def have_lines_of_both(self) -> bool:
+        """Whether each side has a log with lines."""
+        return all(any(view.lines for view in views) for views in self.by_side.values())
+
     def unique(self, side: str) -> list[tuple[str, int, Kind]]:
         """Return (anchor, line number, kind) of the first line of each `Kind` that the logs of the other side lack."""
         other = {kind for name, views in self.by_side.items() if name != side for view in views for kind in view.kinds}

@@ -103,7 +103,7 @@ def write_page(
             stamp=stamp,
             again=repeat_command(record, *first),
             differences=list_differences(*first),
-            own_lines={side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {},
+            own_lines={side: logs.unique(side) for side in logs.by_side} if logs.have_lines_of_both else {},
             most_lines=MAX_LINES,
             edits={side: edit for side, arm in sides if (edit := record.code.get(arm.name)) and edit.changed},
             commits=_commits_command(record),

@@ -1,3 +1,7 @@
+// Other pages link to #history and #invariants, because only this page is rewritten when these pages are made.
+const entry = document.querySelector(`nav.site a[id="${CSS.escape(location.hash.slice(1))}"]`);
+if (entry && !entry.matches("[aria-current]")) location.replace(entry.href);
+
 // Lists and filters all comparisons. The page has the newest; older ones are in segments, which load when they are needed.
 const list = byId("list"); // an empty store has none
 if (list) {

@@ -289,10 +289,13 @@ def test_a_dead_arm_is_shown_with_its_cause(
 
 
 def test_a_page_without_logs_says_so(tmp_path: Path, record_002: ComparisonRecord) -> None:
-    nothing: list[Lines] = [{}, {"main": []}]
+    both: Lines = {record_002.baseline.name: [], record_002.candidate.name: []}
+    nothing: list[Lines] = [{}, {"main": []}, both]
     for lines in nothing:
         root = read(write_page(record_002, tmp_path, log_lines=lines))
         assert root.one("section", id="logs").text.count("was not at hand") == 2
+        assert not root.one("section", id="logs").all("input")
+        assert not [one for one in root.all("p", class_="equal") if "logs" in one.text]
         assert root.one("tr", id="m-final_loss").one("td", data_label="baseline").text == "6.9810"
         links = [link.attributes["href"] for link in root.one("section", id="metrics").all("a")]
         assert set(links) == {"#m-step_time_s"}  # from single steps to the deciding row
