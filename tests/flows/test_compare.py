@@ -246,6 +246,7 @@ set: {{steps: 6, max_target_length: 32}}
 
 
 @pytest.mark.long
+@pytest.mark.by_hand  # two comparisons and an explanation: a minute of the processor
 def test_an_explanation_changes_no_time_and_no_loss(
     maxview: Maxview, custom_trainer: Callable[..., Path], tmp_path: Path
 ) -> None:
