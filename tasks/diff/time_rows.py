@@ -15,6 +15,7 @@ from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy, show_run
 from tasks.diff.effect import Sample
 from tasks.diff.metric_rows import make_row, missing_decision
 from tasks.diff.noise import Past, estimate_noise_between, learn_noise
+from tasks.diff.run_regimes import name_regime
 from tasks.metrics.merged_steps import place_of_row, timed_steps
 from tasks.metrics.metric import Metric
 from tasks.metrics.step_time_levels import CLOSE
@@ -145,7 +146,8 @@ def decide_levels(
     why = _why_not_same(levels, arms) if decision.verdict == "same" else ""
     if why:
         return decision.model_copy(update={"verdict": "unknown", "reason": f"{why}; {decision.reason}"})
-    inside = _name_shift(arms, shifts) if decision.verdict == "unknown" else ""
+    unknown = decision.verdict == "unknown"
+    inside = (_name_shift(arms, shifts) or name_regime(levels, arms)) if unknown else ""
     return decision.model_copy(update={"reason": f"{inside}{decision.reason}"}) if inside else decision
 
 

@@ -113,6 +113,7 @@ class MllogEventCollector(EventCollector):
         self._place: str | None = None
         self._nodes: int | None = None
         self._block: tuple[int, dict[str, Any]] | None = None  # time and metadata of a block that has begun
+        self._starts: list[tuple[int, dict[str, Any]]] = []  # those of all blocks
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         """Collect a match of the pattern `name`."""
@@ -149,6 +150,7 @@ class MllogEventCollector(EventCollector):
                 self.death.forget(source.offset)  # an exception before it did not end the run
                 if key == "block_start":
                     self._block = time, metadata
+                    self._starts.append(self._block)
             case "block_stop" if self._block is not None:
                 self.blocks.append(_block(*self._block, time, metadata, source))
                 self._block = None
@@ -170,7 +172,7 @@ class MllogEventCollector(EventCollector):
         if "time_ms" in steps.columns:
             last = int(steps["time_ms"].max())  # type: ignore[arg-type]
             self.last_ms = max(last, self.last_ms or last)
-            steps = self._add_seconds(steps)
+            steps = self._add_seconds(steps, batch)
             stamps = [_iso(int(time)) for time in steps["time_ms"]]
             steps = arrange_columns(steps.drop("time_ms").with_columns(time=pl.Series(stamps, dtype=pl.String)))
         self.evals = [self._finish_evaluation(one, batch) for one in self.evals]
@@ -201,13 +203,11 @@ class MllogEventCollector(EventCollector):
             arrange_columns(pl.DataFrame(rows, infer_schema_length=None)) if rows else pl.DataFrame(schema=STEP_SCHEMA)
         )
 
-    def _add_seconds(self, steps: pl.DataFrame) -> pl.DataFrame:
+    def _add_seconds(self, steps: pl.DataFrame, batch: int | None) -> pl.DataFrame:
         """Return the rows; if none has seconds, each gets the mean of its steps since the row or block before it."""
         if steps["seconds"].count():
             return steps
-        starts = sorted((block.began_ms, block.began if block.numbered else None) for block in self.blocks)
-        if self._block is not None:
-            starts.append((self._block[0], _number(self._block[1].get("step"))))
+        starts = [(time, _first_step(metadata, batch)) for time, metadata in self._starts]
         seconds: list[float | None] = []
         before: tuple[int, float] | None = None
         for step, time in steps.select("step", "time_ms").iter_rows():
@@ -250,14 +250,24 @@ def _block(began_ms: int, began: dict[str, Any], ended_ms: int, ended: dict[str,
     steps = _number(began.get("step")), _number(ended.get("step"))
     if None not in steps:
         return Block(began_ms, ended_ms, *steps, numbered=True, source=source)
-    first = next(
-        (n for key in ("first_epoch_num", "samples_count") if (n := _number(began.get(key))) is not None), None
-    )
+    first = _first_sample(began)
     last = _samples(ended)
     if last is None and first is not None:  # MaxText: the block's length stands in its start
         length = next((n for key in ("epoch_count", "samples_count") if (n := _number(began.get(key)))), None)
         last = first + length if length else None
     return Block(began_ms, ended_ms, first, last, numbered=False, source=source)
+
+
+def _first_step(began: dict[str, Any], batch: int | None) -> float | None:
+    """Return the step at which a block begins, from the metadata of its start; None if unknown."""
+    step, samples = _number(began.get("step")), _first_sample(began)
+    return step if step is not None or samples is None or not batch else samples / batch
+
+
+def _first_sample(began: dict[str, Any]) -> float | int | None:
+    """Return the number of samples before a block; MaxText counts them as epochs."""
+    counts = (_number(began.get(key)) for key in ("first_epoch_num", "samples_count"))
+    return next((count for count in counts if count is not None), None)
 
 
 def _text(value: Any) -> str:

@@ -72,6 +72,51 @@ def test_a_throttled_run_is_no_evidence(make_run: MakeRun, compare: Compare, row
 # ---------------------------------------------------------------- between runs
 
 
+STEADY = (0.4000, 0.4003, 0.3998)
+NODES = ("node-1", "node-2", "node-3")
+
+
+@pytest.fixture
+def reason_of(make_run: MakeRun, compare: Compare, row_of: RowOf) -> Callable[..., str]:
+    """reason_of(step times of the baseline's runs, of the candidate's): the reason of the step time's row."""
+
+    def reason(*arms: Sequence[float], nodes: Sequence[str] = ("node-1",) * 6) -> str:
+        runs = [
+            [
+                make_run(
+                    arm, seconds=[9.0, *[level] * 40], losses=LOSSES, repeat=repeat,
+                    reading={"environment": Environment(backend="gpu", device_kind="NVIDIA H100", place=nodes[repeat])},
+                )
+                for repeat, level in enumerate(levels)
+            ]
+            for arm, levels in zip(("linen", "nnx"), arms, strict=True)
+        ]  # fmt: skip
+        row = row_of(compare(*runs), "step_time_s")
+        assert row.verdict == "unknown"
+        return str(row.reason)
+
+    return reason
+
+
+def test_one_run_far_from_its_others_is_named_with_its_node(reason_of: Callable[..., str], wording: Wording) -> None:
+    reason = reason_of(STEADY, (0.4002, 0.4320, 0.3999), nodes=NODES)
+    assert reason.startswith("run 2 of nnx is 8 % slower than its other 2 runs (it alone ran on node-2), which agree")
+    wording("reasons", reason)
+    assert " is 8" in reason_of((0.4002, 0.4320, 0.3999), STEADY)
+
+
+def test_two_states_of_the_runs_of_both_arms_are_named(reason_of: Callable[..., str], wording: Wording) -> None:
+    reason = reason_of((0.4000, 0.4240, 0.4003, 0.4243), (0.4241, 0.4001, 0.4242, 0.4239))
+    assert reason.startswith("the runs of both arms have two states, 6 % apart")
+    assert "(2 of 4 of linen and 3 of 4 of nnx are slow)" in reason
+    wording("reasons", reason)
+
+
+def test_runs_that_scatter_have_no_regime(reason_of: Callable[..., str]) -> None:
+    reason = reason_of((0.400, 0.412, 0.405), (0.409, 0.420, 0.402))
+    assert reason.startswith("steady steps ")
+
+
 def test_runs_that_scatter_more_than_stated_are_judged_by_their_own_scatter() -> None:
     # one of ten runs in the other clock state, 6 % away: by hand, the arms' scatter is 6 % √(0.8 / 8) √2 = 2.68 %
     low, high = 1.0, float(np.exp(0.06))

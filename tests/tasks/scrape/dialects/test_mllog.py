@@ -86,6 +86,59 @@ def test_an_optional_import_is_no_cause_of_death() -> None:
     assert "apex" in died.error.message
 
 
+# ---------------------------------------------------------------- forms × wrappings × ends
+
+ROWS = ((10, 2.5), (20, 2.25), (30, 2.125))
+
+
+def numbered(seconds: bool) -> list[str]:
+    """NeMo's rows, with or without the seconds of a step; a step takes 0.5 s."""
+    return [step(float(n), loss, 0.5 if seconds else None, at=n * 0.5) for n, loss in ROWS]
+
+
+def counted_in_samples() -> list[str]:
+    """Rows of trainers that count samples, with 32 of them in a step."""
+    began = event("block_start", None, 0.0, samples_count=0)
+    return [began, *(event("train_loss", loss, n * 0.5, samples_count=32 * n) for n, loss in ROWS)]
+
+
+FORMS = {
+    "NeMo": (numbered(seconds=True), [0.5, 0.5, 0.5]),
+    "NeMo without seconds": ([event("block_start", None, 0.0, step=0), *numbered(seconds=False)], [0.5, 0.5, 0.5]),
+    "samples": (counted_in_samples(), [0.5, 0.5, 0.5]),
+    "NeMo without a start": (numbered(seconds=False), [None, 0.5, 0.5]),
+}
+WRAPPINGS = {
+    "plain": lambda lines: lines,
+    "srun -l": lambda lines: [rank(0, line) for line in lines],
+    # 63 other ranks print the settings and their own chatter
+    "64 ranks": lambda lines: [
+        rank(number, line if number == 0 else "[NeMo I 2025-10-09 08:53:20 rank] all reduced")
+        for line in lines for number in (0, 7, 63)
+    ],
+    "times": lambda lines: [f"2025-10-09T08:53:20.000Z {line}" for line in lines],
+    "carriage returns": lambda lines: [f"{line}\r" for line in lines],
+}  # fmt: skip
+ENDS = {
+    "success": event("run_stop", None, 20, status="success"),
+    "aborted": event("run_stop", None, 20, status="aborted"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_seconds_losses_and_the_end_of_each_form(form: str, wrapping: str, end: str) -> None:
+    rows, seconds = FORMS[form]
+    head = (event("seed", 17), event("global_batch_size", 32), event("run_start"))
+    run = read(*WRAPPINGS[wrapping]([*head, *rows, ENDS[end]]))
+    assert run.steps.select("step", "loss").rows() == list(ROWS)
+    assert run.steps["seconds"].to_list() == seconds
+    assert (run.config, run.error) == ({"seed": "17", "global_batch_size": "32"}, None)
+    assert run.facts["status"]["value"] == end
+    assert run.coverage.complete
+
+
 @pytest.mark.parametrize("cut", ['"value": {"tr', '"metadata": {"fi'])
 def test_a_cut_line_is_no_row(cut: str) -> None:
     whole = step(2, 2.25, 0.1, 2)
