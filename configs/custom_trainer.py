@@ -59,7 +59,9 @@ class CommandTemplate(Frozen):
     program's folder, in which it starts), `{python}` and `{KEY}` for each config key in KEYS. `folder`: the program's
     folder, if the arm has no ref. `checkpoints`: folder of Orbax checkpoints in the run's folder; None: no checkpoints.
     `metrics`: file in the run's folder, with JSON lines in maxview's or MaxText's format. `resume`: arguments added
-    once a checkpoint exists.
+    once a checkpoint exists. `copied`: each run starts in a copy of the program's folder, {out}/work, or its subfolder
+    `within`: for programs that write into their working folder. `ended`: each run is ended after
+    `steps` calls of its step.
     """
 
     argv: Annotated[tuple[Template, ...], Field(min_length=1)]
@@ -68,11 +70,14 @@ class CommandTemplate(Frozen):
     checkpoints: Inside | None = None
     metrics: Inside = "metrics.jsonl"
     resume: tuple[Template, ...] = ()
+    copied: bool = False
+    within: Inside | None = None
+    ended: bool = False
 
     @model_validator(mode="after")
     def _check_fit(self) -> Self:
-        if "steps" not in self.names:
-            raise ValueError("no word has {steps}: the command would not train as long as it is asked to")
+        if self.within and not self.copied:
+            raise ValueError("within: a subfolder is only started in a copy, with `copied: true`")
         if self.resume and self.checkpoints is None:
             raise ValueError("resume: say with `checkpoints:` where they are looked for")
         return self

@@ -25,6 +25,7 @@ from tasks.diff.suggested_commands import add_next, add_next_of_experiments
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
 from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
+from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, record_arms
 from tasks.experiments.same_data import compare_recorded
 from tasks.experiments.same_function import compare_functions
@@ -35,6 +36,7 @@ from tasks.launch import job
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, rejoin_attempts, watch
 from tasks.observe.earlier_runs import name_cases
+from tasks.observe.noted_calls import add_calls
 from tasks.observe.ran_lines import read_ran_lines
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.publish.markdown.elements import artifact_key
@@ -163,7 +165,10 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
     directory = run.directory
     directory.check_files()
     rejoin_attempts(directory.log)
-    record = build_record(run.plan, directory, read_run_log(directory.log), proofs)
+    reading = read_run_log(directory.log)
+    if reading.steps.is_empty() and add_calls(run.plan, directory.path, directory.log):
+        reading = read_run_log(directory.log)
+    record = build_record(run.plan, directory, reading, proofs)
     directory.write_record(record)
     return record
 
@@ -251,7 +256,7 @@ def experiments_step(
     if problem := name_problem(observations, names):
         raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
     paths = [folder / side / PROGRAM for side in SIDES]
-    roots = (here[0].checkout or here[0].start_folder or "", here[1].checkout or here[1].start_folder or "")
+    roots = (recorded_source(here[0], folder / SIDES[0]), recorded_source(here[1], folder / SIDES[1]))
     program = None
     try:
         program = compare_program_files(paths[0], paths[1], names, roots)

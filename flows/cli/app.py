@@ -77,6 +77,7 @@ def call_command(argv: Sequence[str] | None = None) -> int:
         check_arguments(words)
         check_home()
         check_command(words)
+        words = read_typed(words)
         result = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
         return report(explain_error(error, words))
@@ -157,6 +158,25 @@ def check_command(words: Sequence[str]) -> None:
         command = app[words[0]]
         if command.default_command is not None:
             command.help = None  # its own page shows the function's docstring
+
+
+def read_typed(words: list[str]) -> list[str]:
+    """Return the words with the name of a comparison in place of a command that is typed after `--`."""
+    if words[:1] != ["compare"] or "--" not in words:
+        return words
+    at = words.index("--")
+    options, steps = words[1:at], None
+    if "--steps" in options:
+        place = options.index("--steps")
+        text = options[place + 1] if place + 1 < len(options) else ""
+        if not text.isdecimal() or not int(text):
+            raise ValueError(f"--steps must be the number of steps of each run, got {text!r:.40}")
+        steps, options = int(text), options[:place] + options[place + 2 :]
+    if options and not options[0].startswith("-"):
+        raise ValueError(f"'{options[0]:.80}' names a comparison, and a command is typed after --: give one of them")
+    from tasks.resolve.typed_command import write_typed
+
+    return ["compare", write_typed(words[at + 1 :], steps), *options]
 
 
 def check_arguments(arguments: Sequence[str]) -> None:

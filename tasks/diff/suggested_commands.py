@@ -172,8 +172,8 @@ def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candida
 
 
 def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
-    """Return the options of both arms: blessed baseline, refs, repository, packages and `--aa`."""
-    words = []
+    """Return the options of both arms beyond the comparison's file: baseline, refs, repository, packages, `--aa`."""
+    words, spec = [], load_comparison(plans[0].comparison)
     if plans[0].blessed:
         words += ["--baseline", plans[0].blessed]
     if all(plan.ref for plan in plans):  # otherwise the comparison's file names the refs
@@ -181,11 +181,12 @@ def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
             edited = plan.version is not None and plan.version.changed  # such a name cannot be typed
             words += [option, str(plan.commit)[:9] if edited else str(plan.ref)]
         places = {plan.repository for plan in plans}
-        named = [place for place in places if place]
+        named = [place for place in places if place and place != spec.repository]
         words += ["--repository", *named] if len(places) == len(named) == 1 else []
-    for plan in plans:
+    for plan, arm in zip(plans, spec.arms, strict=True):
         for word in plan.software:
-            if not word.startswith(("image ", "command ")):  # only a comparison's file can name these
+            # only a comparison's file can name an image and a command
+            if not word.startswith(("image ", "command ")) and word != f"python {arm.python}":
                 words += ["--with", f"{plan.arm}:{word.removeprefix('python ')}"]
     return words + (["--aa"] if any(plan.aa for plan in plans) else [])
 

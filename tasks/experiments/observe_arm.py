@@ -54,7 +54,7 @@ def observe_arm(
         profile=profile,
         batches=batches,
         platform=plan.config.get("hardware", ""),
-        root=plan.checkout or "",
+        root=moved.source or "",
         changed=list(changed),
     )
     if tensors:
@@ -73,6 +73,13 @@ def make_run_folder(plan: RunPlan, folder: Path) -> RunPlan:
     Path(moved.directory).mkdir(parents=True, exist_ok=True)
     Path(moved.directory, "config.yml").write_text(config_text(moved), encoding="utf-8")
     return moved
+
+
+def recorded_source(plan: RunPlan, folder: Path) -> str:
+    """Return the folder whose source an observed run executed; empty if the trainer is installed."""
+    if plan.files.copy_at is not None:
+        return str(move_plan(plan, folder.absolute() / OWN_FOLDER).source)
+    return plan.checkout or plan.start_folder or ""
 
 
 def end_after(plan: RunPlan, steps: int) -> RunPlan:

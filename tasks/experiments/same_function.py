@@ -11,6 +11,7 @@ import psutil
 from configs.environment import pass_on
 from tasks.diff.cover_change import cover_loop
 from tasks.experiments.function_figures import summarise_function
+from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.records import Observation, RunPlan
@@ -75,17 +76,13 @@ def measure_functions(
     gaps = cover_loop(observations)
     devices, steps = max(one.devices for one in observations), int(plans[0].config["steps"])
     evaluate_function(recordings, result, devices=devices, steps=steps, say=say)
-    write_atomically(
-        result,
-        json.dumps(
-            json.loads(result.read_text(encoding="utf-8"))
-            | {"plans": identity, "not_evaluated": gaps, "roots": [_root(plan) for plan in plans]}
-        ),
-    )
+    roots = [_root(*one) for one in zip(plans, recordings, strict=True)]
+    more = {"plans": identity, "not_evaluated": gaps, "roots": roots}
+    write_atomically(result, json.dumps(json.loads(result.read_text(encoding="utf-8")) | more))
 
 
-def _root(plan: RunPlan) -> str:
-    return str(Path(plan.checkout).resolve()) if plan.checkout else ""
+def _root(plan: RunPlan, recording: Path) -> str:
+    return str(Path(recorded_source(plan, recording)).resolve()) if plan.checkout else ""
 
 
 def refuse(why: str) -> FunctionComparison:

@@ -44,7 +44,7 @@ def compare_kept_programs(runs: Sequence[RunRecord], store: Store) -> ProgramExp
 
 
 def _root_of(run: RunRecord) -> str:
-    return (run.plan.checkout or run.plan.start_folder or "") if run.plan else ""
+    return (run.plan.source or run.plan.start_folder or "") if run.plan else ""
 
 
 def _paths(runs: Sequence[RunRecord], store: Store) -> list[Path]:

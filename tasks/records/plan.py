@@ -51,12 +51,18 @@ class CodeVersion(Frozen):
         return f"{name}{plus}{more}" if name == sha else f"{name} {sha}{plus}{more}"
 
 
+WORK = "work"  # in a run's folder: its copy of the program
+
+
 class RunFiles(Frozen):
-    """Paths below a run's folder that maxview reads, and the arguments that resume the run."""
+    """Paths below a run's folder, the arguments that resume the run, and when it is ended."""
 
     checkpoints: str | None = "checkpoints"  # folder of the Orbax checkpoints; None: the run saves none
     metrics: str = "metrics.jsonl"  # the trainer's JSON lines, one object per step
     resume: tuple[str, ...] = ()  # arguments appended to the run's command if a checkpoint exists
+    # the run starts in this folder of its own copy of the program, which is the folder WORK; None: it has no copy
+    copy_at: str | None = None
+    end_after: int | None = None  # calls of the step after which the run is ended; None: its command ends it
 
 
 class Invocation(Frozen):
@@ -154,6 +160,11 @@ class RunPlan(Frozen):
     against: str = ""  # place of the blessed runs that replace the first arm's; empty: the first arm is trained
     blessed: str = ""  # path of the baseline file that contains this run; empty: not a blessed run
     start_folder: str | None = None  # folder of a custom trainer's program; None for other trainers
+
+    @property
+    def source(self) -> str | None:
+        """The folder with the source that the run executes: its checkout, or its own copy; None if not checked out."""
+        return self.checkout if self.files.copy_at is None else f"{self.directory}/{WORK}"
 
     @property
     def work(self) -> Training:

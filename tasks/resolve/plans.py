@@ -5,7 +5,6 @@ A comparison trains two arms (the compared versions) in some cases (named settin
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
@@ -17,7 +16,7 @@ from configs.comparison import MAX_REPEATS, Comparison, Target, load_comparison,
 from configs.errors import ConfigError, Problems
 from configs.frozen import Frozen
 from configs.load import layer_from_overrides, unknown_keys
-from configs.names import find, list_names
+from configs.names import default_cache, find, list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
@@ -229,11 +228,6 @@ def plan_run(
         start=start,
         start_folder=trainer.start_folder,
     )
-
-
-def default_cache() -> Path:
-    """Return the folder of checkouts and environments: $MAXVIEW_CACHE, or ~/.cache/maxview."""
-    return Path(os.environ.get("MAXVIEW_CACHE") or Path.home() / ".cache" / "maxview").absolute()
 
 
 def check_request(request: Request, root: Path = CONFIG_ROOT) -> tuple[Comparison, Target, list[str]]:

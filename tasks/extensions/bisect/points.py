@@ -12,13 +12,14 @@ from packaging.version import InvalidVersion, Version
 from configs.comparison import Comparison, load_comparison
 from configs.errors import ConfigError
 from configs.frozen import Frozen
+from configs.names import default_cache
 from configs.trainers import trainer_class
 from tasks.extensions.bisect.commits import digest_sources, find_dirt, find_inside, find_line
 from tasks.records import ArmOverrides, BisectedPoint, Commit, RunPlan
 from tasks.resolve.git import GitError
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.own_clone import find_own_clone
-from tasks.resolve.plans import Request, check_request, default_cache, resolve
+from tasks.resolve.plans import Request, check_request, resolve
 from tasks.resolve.refs import ResolvedRef, check_repository, is_address, pin_ref, resolve_ref
 
 MAX_VERSIONS = 40  # limit of versions in a range; a list may have more

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.experiments.observe_arm import observe_arm
+from tasks.experiments.observe_arm import observe_arm, recorded_source
 from tasks.extensions.explain.live_buffers import Buffer, compare_memory, count_allocated, read_buffers
 from tasks.extensions.explain.profiles import ProfiledStep, compare_profiles, find_profile
 from tasks.extensions.explain.tensors import compare_tensors
@@ -53,7 +53,7 @@ class ObservedArm(NamedTuple):
     @property
     def root(self) -> str:
         """The folder of the arm's source. Displayed source paths are relative to it."""
-        return self.plan.checkout or self.plan.start_folder or str(Path(__file__).parents[3])
+        return recorded_source(self.plan, self.folder) or str(Path(__file__).parents[3])
 
 
 def say_cost_of_explanation(plans: Both[RunPlan], seconds: float | None) -> str:

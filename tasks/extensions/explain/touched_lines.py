@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from configs.names import default_cache
 from tasks.programs.source_lines import shorten_path
 from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
 from tasks.resolve.git import GitError, run_git
-from tasks.resolve.plans import default_cache
 from tasks.resolve.working_tree import find_source
 
 MAX_LINES = 60  # limit of lines of an arm to look up; each takes up to four git commands

@@ -12,7 +12,7 @@ from configs.errors import ConfigError, Problems
 from configs.frozen import Frozen
 from configs.installed import trainer_commit
 from configs.load import KEYS, ConfigValue, layer_from_overrides, merge_layers
-from configs.names import find, list_names
+from configs.names import default_cache, find, list_names
 from configs.read import CONFIG_ROOT, display_path
 from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
@@ -22,7 +22,7 @@ from tasks.records import ArmOverrides, RunPlan
 from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.commands import make_command
-from tasks.resolve.plans import Request, default_cache, hash_identity, name_run_folder, plan_run
+from tasks.resolve.plans import Request, hash_identity, name_run_folder, plan_run
 from tasks.resolve.trainers.custom_trainer import digest_program
 from tasks.resolve.trainers.maxtext import show_value
 from tasks.resolve.trainers.trainer import SOURCE, Trainer

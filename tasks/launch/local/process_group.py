@@ -16,16 +16,18 @@ from threading import Event
 
 from configs.environment import pass_on
 from configs.installed import COMMIT_VARIABLE
+from configs.names import default_cache
 from configs.read import CONFIG_ROOT
 from configs.trainers import trainer_class
 from tasks.launch import supervise
 from tasks.launch.backend import LaunchError
 from tasks.launch.local import confine
 from tasks.launch.local.handle import LocalHandle
+from tasks.launch.local.program_copy import copy_program
 from tasks.launch.logs import open_locked
 from tasks.launch.processes import adopt, end_session, is_running
 from tasks.records import RunPlan
-from tasks.resolve.plans import default_cache
+from tasks.records.plan import WORK
 from tasks.store.mirror import working_copies
 from tasks.store.seals import state_folder
 
@@ -47,12 +49,17 @@ INSTALLERS = ("uv", "pip", "pypoetry", "pdm", "pre-commit", "bazel")
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
     """Return the trainer's environment: the caller's variables that the plan passes on, maxview's, and the plan's."""
-    own = {"PYTHONUNBUFFERED": "1"}
+    own, own_path = {"PYTHONUNBUFFERED": "1"}, dict[str, str]()
     if plan.checkout is not None:
         own["PYTHONDONTWRITEBYTECODE"] = "1"  # the next run would execute bytecode written into the checkout
+    if plan.files.copy_at is not None:
+        # before the packages of an environment, in which the clone itself may be installed in editable mode
+        behind = plan.environment.get("PYTHONPATH", "").split(os.pathsep)
+        copy = [place for place in (f"{plan.source}/src", f"{plan.source}") if Path(place).is_dir()]
+        own_path = {"PYTHONPATH": os.pathsep.join(filter(None, [*behind, *copy]))}
     if commit := plan.commit or caller.get(COMMIT_VARIABLE):
         own[COMMIT_VARIABLE] = commit  # checkouts and images contain no .git
-    return pass_on(caller, plan.passed_on) | own | plan.environment
+    return pass_on(caller, plan.passed_on) | own | plan.environment | own_path
 
 
 def launch(
@@ -70,6 +77,10 @@ def launch(
     writable: folders that the command may write to, in addition to `writable_folders`.
     Raises LaunchError if the log cannot be opened or locked, if no process can be started, or if the supervisor exits.
     """
+    try:
+        copy_program(plan)
+    except OSError as error:
+        raise LaunchError(f"{plan.run_name}: its program cannot be copied: {error.strerror or error}") from error
     limits = (str(plan.time_limit_s), str(grace_s), str(LOG_LIMIT_MB))
     argv = [sys.executable, "-I", "-S", supervise.__file__, *limits]
     environment = build_environment(plan, os.environ)
@@ -164,6 +175,8 @@ def _environments(argv: Sequence[str]) -> list[Path]:
 
 def start_folder(plan: RunPlan) -> str | Path:
     """Return the command's working folder, where Python imports from first."""
+    if plan.files.copy_at is not None:
+        return Path(plan.directory) / WORK / plan.files.copy_at
     return plan.checkout or plan.start_folder or trainer_class(plan.trainer).default_folder(plan)
 
 

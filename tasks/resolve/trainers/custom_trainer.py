@@ -16,6 +16,7 @@ from configs.read import read_yaml
 from configs.schema import TrainConfig
 from configs.topologies import Topology
 from tasks.records import Invocation, RunFiles, RunPlan
+from tasks.records.plan import WORK
 from tasks.resolve.python_environments import find_python
 from tasks.resolve.trainers.maxtext import show_value
 from tasks.resolve.trainers.trainer import PYTHON_IN_POD, SOURCE, Checkout, Trainer, choose_python, versions_of
@@ -88,13 +89,15 @@ class CustomTrainer(Trainer):
         A program trains its own model, so its missing keys are no problem if a model's or target's file sets them, or
         if they have the value of base.yml.
         """
-        known, base = self.template.names | {"steps"}, read_yaml(root / "base.yml")
+        taken, base = self.template.names, read_yaml(root / "base.yml")
+        if self.template.ended:
+            taken |= {"steps"}
         problems.lines += [
             f"{value.origin}: '{key}' has no place in the command of {arm}: write {{{key}}} into one of its arguments"
             for key, value in values.items()
-            if key not in known and value.layer not in ("base", "target", "model") and value.value != base[key]
+            if key not in taken and value.layer not in ("base", "target", "model") and value.value != base[key]
         ]
-        return known
+        return taken | {"steps"}
 
     def check_target(self, target: Target, arm: str, *, in_pod: bool) -> None:
         twice = sorted(self.template.environment.keys() & target.environment.keys())
@@ -105,9 +108,14 @@ class CustomTrainer(Trainer):
     def invoke(self, config: TrainConfig, directory: Path, *, in_pod: bool, alone: bool) -> Invocation:
         """Return the template with the run's values in place of the placeholders."""
         values = {key: show_value(value) for key, value in config.model_dump().items()}
-        values |= {"run_name": directory.name, "out": str(directory), "checkout": self.program, "python": self.python}
+        program = str(directory / WORK) if self.template.copied else self.program
+        values |= {"run_name": directory.name, "out": str(directory), "checkout": program, "python": self.python}
         filled = self.template.fill(values | (IN_POD if in_pod else {}))
-        files = RunFiles(checkpoints=filled.checkpoints, metrics=filled.metrics, resume=filled.resume)
+        copy_at = (filled.within or ".") if filled.copied else None
+        files = RunFiles(
+            checkpoints=filled.checkpoints, metrics=filled.metrics, resume=filled.resume, copy_at=copy_at,
+            end_after=config.steps if filled.ended else None,
+        )  # fmt: skip
         return Invocation(argv=filled.argv, environment=filled.environment, files=files)
 
     def invoke_compile(

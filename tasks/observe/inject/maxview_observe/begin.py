@@ -5,6 +5,7 @@ import importlib
 
 import jax
 
+from .call_meter import CallMeter
 from .interpret_kernels import interpret_kernels
 from .jit_hook import patch
 from .loop_clock import LoopClock
@@ -26,6 +27,9 @@ def begin(settings_file: str) -> None:
         clock = LoopClock(settings)
         patch(clock)
         atexit.register(clock.write)
+        return
+    if settings.meter:
+        patch(CallMeter(settings))
         return
     if not settings.observe:
         patch(StartSharer(settings))

@@ -19,6 +19,7 @@ OBSERVATION, CLAIM = "observation.json", "claim"
 PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"
 ARGUMENTS, TENSORS, DRAWS, START = "arguments.npz", "tensors.jsonl.gz", "draws.npz", "start.json"
 LOOP = "loop.json"  # when the calls of a step returned whose program was emptied
+CALLS = "calls.jsonl"  # time and scalars of each call of a run's step
 EVALUATED = "evaluated.npz"  # the arguments of the call whose operations are evaluated, if it is not the first call
 BATCHES_END = "batches-end.json"  # the first step without a stored batch; only if the run stopped storing batches
 BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"  # xla.BufferAssignmentProto, xla.HloModuleProto
@@ -109,6 +110,8 @@ class RecorderSettings:
     folder: Path  # existing folder of the settings file, for everything that the recorder writes
     observe: bool = False  # True: record the step, then end the process; False: share the run's start
     lines_only: bool = False  # True: only note which lines run
+    meter: bool = False  # True: note the time and the scalars of each call of the step, which runs as it is
+    end_after: int | None = None  # calls of a noted step after which the program is ended; None: it ends itself
     loop_calls: int = 0  # calls of an emptied step to stamp, which end the process; 0: the step runs
     root: str = ""  # the trainer's checkout, whose executed lines are noted; "": none (see ran_lines.py)
     changed: tuple[str, ...] = ()  # files below `root` whose conditions are watched, too
