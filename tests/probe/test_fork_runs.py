@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tasks.observe.recorder import INJECTED, VARIABLE, prepare_recorder, read_observation
+from maxview_probe.inject import FORK_RUNS, INJECTED
+from tasks.observe.recorder import VARIABLE, prepare_recorder, read_observation
 
 TRAINER = """
 import jax, jax.numpy as jnp
@@ -31,7 +32,7 @@ def test_a_fork_interprets_kernels(tmp_path: Path) -> None:
         "folder": str(tmp_path), "settings": own[VARIABLE], "time_limit_s": 300,
     }  # fmt: skip
     (tmp_path / "runs.json").write_text(json.dumps({"modules": ["jax"], "runs": [[run]]}))
-    argv = [sys.executable, str(INJECTED / "fork_runs.py"), str(tmp_path / "runs.json")]
+    argv = [sys.executable, str(FORK_RUNS), str(tmp_path / "runs.json")]
     subprocess.run(argv, env=os.environ | paths, check=True, timeout=300)
     found = read_observation(tmp_path)
     assert (found.step, found.platform, found.notes) == ("train_step", "cpu", ())
@@ -49,7 +50,7 @@ def test_a_fork_starts_in_its_own_folder(tmp_path: Path) -> None:
         })  # fmt: skip
     for modules in (["json"], []):  # forked from a process with imports, and started anew
         (tmp_path / "runs.json").write_text(json.dumps({"modules": modules, "runs": [[run] for run in runs]}))
-        argv = [sys.executable, str(INJECTED / "fork_runs.py"), str(tmp_path / "runs.json")]
+        argv = [sys.executable, str(FORK_RUNS), str(tmp_path / "runs.json")]
         subprocess.run(argv, env=os.environ | {"PYTHONPATH": str(tmp_path)}, check=True, timeout=60)
     for name in ("left", "right"):
         printed = (tmp_path / f"{name}.log").read_text().split()

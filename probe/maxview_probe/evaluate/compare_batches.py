@@ -15,11 +15,11 @@ from typing import Any
 
 import jax
 
-from tasks.experiments.inside.compare_function import distance, loss_of, naming, to_float64
-from tasks.experiments.inside.match import match
-from tasks.experiments.inside.recorded_step import RecordedStep, mlir_context
-from tasks.experiments.inside.run_program import RunnableProgram
-from tasks.experiments.inside.widen import widen_program
+from maxview_probe.evaluate.compare_function import distance, loss_of, naming, to_float64
+from maxview_probe.evaluate.match import match
+from maxview_probe.evaluate.recorded_step import RecordedStep, mlir_context
+from maxview_probe.evaluate.run_program import RunnableProgram
+from maxview_probe.evaluate.widen import widen_program
 
 LIMIT_S = 60.0  # no further step is evaluated after this time
 STATE = ("parameter", "optimizer", "counter", "other state", "quantisation")  # roles of results that are the new state

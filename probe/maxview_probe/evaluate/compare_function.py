@@ -24,17 +24,17 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
-from tasks.experiments.inside.conditions import (
+from maxview_probe.evaluate.conditions import (
     Condition,
     expose_conditions,
     find_own_conditions,
     list_conditions,
 )
-from tasks.experiments.inside.match import ArrayOrigin, find_layer_axes, match
-from tasks.experiments.inside.recorded_step import RecordedStep, Slot, mlir_context
-from tasks.experiments.inside.run_program import RunnableProgram
-from tasks.experiments.inside.sweep import Sweep, SweptArm
-from tasks.experiments.inside.widen import as_run, widen_program
+from maxview_probe.evaluate.match import ArrayOrigin, find_layer_axes, match
+from maxview_probe.evaluate.recorded_step import RecordedStep, Slot, mlir_context
+from maxview_probe.evaluate.run_program import RunnableProgram
+from maxview_probe.evaluate.sweep import Sweep, SweptArm
+from maxview_probe.evaluate.widen import as_run, widen_program
 
 CHAINED = 3  # steps from the first arguments; at a warm-up's step 0 the learning rate is 0
 DRAWS = 2  # number of perturbed chains

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import numpy as np
 
-from tasks.experiments.inside.compare_function import distance, to_float64
-from tasks.experiments.inside.match import ArrayOrigin, match
-from tasks.experiments.inside.plant import plant
-from tasks.experiments.inside.recorded_step import RecordedStep, Slot, mlir_context
-from tasks.experiments.inside.run_program import RunnableProgram
-from tasks.experiments.inside.widen import NoFunction, widen_program
+from maxview_probe.evaluate.compare_function import distance, to_float64
+from maxview_probe.evaluate.match import ArrayOrigin, match
+from maxview_probe.evaluate.plant import plant
+from maxview_probe.evaluate.recorded_step import RecordedStep, Slot, mlir_context
+from maxview_probe.evaluate.run_program import RunnableProgram
+from maxview_probe.evaluate.widen import NoFunction, widen_program
 
 STEPS = 3  # chained; at a warm-up's step 0 the learning rate is 0
 PROGRAMS = 30  # kept: a case's, which are small beside results
@@ -33,7 +33,8 @@ RESULTS = 5  # kept: of the last sides
 READ = ("data", "parameter", "optimizer", "quantisation")  # roles of arguments that a function is of
 SEGMENTS = "segment"  # in the name of the array with the number of each token's text, 0 for padding
 
-type Arrays = Sequence[Any]
+Arrays: TypeAlias = Sequence[Any]
+T = TypeVar("T")
 
 
 class NotMapped(ValueError):
@@ -155,7 +156,7 @@ class Twins:
         return {"states": states, "unmatched": unmatched} | facts
 
 
-def _keep[T](kept: dict[str, T], key: str, value: T, most: int) -> T:
+def _keep(kept: dict[str, T], key: str, value: T, most: int) -> T:
     """Put a value at the end of `kept`, and drop the first one if there are more than `most`; return the value."""
     kept[key] = value
     if len(kept) > most:

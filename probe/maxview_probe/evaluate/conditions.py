@@ -13,8 +13,8 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from tasks.experiments.inside.recorded_step import find_main, parse_program
-from tasks.experiments.inside.widen import walk
+from maxview_probe.evaluate.recorded_step import find_main, parse_program
+from maxview_probe.evaluate.widen import walk
 
 DEPTH = 4  # operations before a condition that belong to its fingerprint
 MAX_WATCHED = 200

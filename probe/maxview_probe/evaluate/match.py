@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tasks.experiments.inside.recorded_step import Slot
-from tasks.observe.inject.maxview_observe.meaning import pair_similar
-from tasks.observe.inject.maxview_observe.stacked_layers import NamedShape, find_stacks
+from maxview_probe.evaluate.recorded_step import Slot
+from maxview_probe.observe.meaning import pair_similar
+from maxview_probe.observe.stacked_layers import NamedShape, find_stacks
 
 _STACK = re.compile(r"^(.*?(?:layers?|blocks?))\.")  # path of a module that holds stacked layers
 SIMILAR = ("parameter", "optimizer", "metric")  # roles of arrays that two trainers may name in other words

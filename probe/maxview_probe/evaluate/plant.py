@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from tasks.experiments.inside.recorded_step import parse_program
-from tasks.experiments.inside.widen import walk
+from maxview_probe.evaluate.recorded_step import parse_program
+from maxview_probe.evaluate.widen import walk
 
 SCALE = 1.01
 DIRECTION = "comparison_direction"

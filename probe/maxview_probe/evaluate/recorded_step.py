@@ -20,8 +20,8 @@ import numpy as np
 from jax.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir
 
-from tasks.observe.inject.maxview_observe.meaning import meanings_of
-from tasks.observe.inject.maxview_observe.observation_files import ARGUMENTS, OBSERVATION, PROGRAM, batch_file
+from maxview_probe.observe.meaning import meanings_of
+from maxview_probe.observe.observation_files import ARGUMENTS, OBSERVATION, PROGRAM, batch_file
 
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"')
 _RESULT = re.compile(r'"result(.*)"')

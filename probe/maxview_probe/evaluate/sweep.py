@@ -7,14 +7,14 @@ milliseconds, because both programs are compiled already.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from tasks.experiments.inside.conditions import Condition, read_ways
-from tasks.experiments.inside.match import ArrayOrigin
-from tasks.experiments.inside.recorded_step import RecordedStep, Slot
-from tasks.experiments.inside.run_program import RunnableProgram
+from maxview_probe.evaluate.conditions import Condition, read_ways
+from maxview_probe.evaluate.match import ArrayOrigin
+from maxview_probe.evaluate.recorded_step import RecordedStep, Slot
+from maxview_probe.evaluate.run_program import RunnableProgram
 
 GRID = (0, 1, 2, 5)  # counters, and these times powers of ten
 FURTHEST, AT_LEAST = 10, 1_000_000  # counters reach this many times the planned steps, and this number
@@ -26,7 +26,7 @@ LAST_BIT = 2.0**-52
 AS_RUN = ("weights × 10", "weights × 1000")  # states that show the range of a narrow type
 SAME = 1e-12  # a difference up to this needs no measure of its noise; as tasks/experiments/function_figures.py
 
-type Arrays = list[Any]
+Arrays: TypeAlias = list[Any]
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from tasks.experiments.inside.recorded_step import find_main, parse_program, read_device_count
+from maxview_probe.evaluate.recorded_step import find_main, parse_program, read_device_count
 
 # custom calls that compute nothing, or that take any type
 PASSED = frozenset({

@@ -1,5 +1,10 @@
-"""The recorder: this folder comes first on the PYTHONPATH of an observed process.
+"""Programs that are started by their path. This folder comes first on the PYTHONPATH of an observed process.
 
-The modules import only the standard library, JAX, NumPy and each other, by relative names: in the observed process
-their package is `maxview_observe`, and maxview itself may be missing.
+The modules in it import only the standard library and each other, and load `maxview_probe` from the folder above.
 """
+
+from pathlib import Path
+
+INJECTED = Path(__file__).parent  # the folder for PYTHONPATH
+START = INJECTED / "start.py"
+FORK_RUNS = INJECTED / "fork_runs.py"

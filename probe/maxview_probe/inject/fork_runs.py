@@ -15,6 +15,8 @@ import signal
 import sys
 from typing import Any
 
+from load_maxview_probe import load_maxview_probe
+
 KILLED = 128  # added to a signal's number
 
 
@@ -62,7 +64,8 @@ def become_trainer(
     if not forked:
         os.execvp(argv[0], argv)
     if settings:
-        importlib.import_module("maxview_observe.begin").begin(settings)
+        load_maxview_probe()
+        importlib.import_module("maxview_probe.observe.begin").begin(settings)
     sys.argv = argv[2:]
     runpy.run_module(argv[2], run_name="__main__", alter_sys=True)
 

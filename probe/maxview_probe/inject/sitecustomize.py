@@ -14,6 +14,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from load_maxview_probe import load_maxview_probe
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 VARIABLE = "MAXVIEW_OBSERVE"
 
@@ -42,7 +44,7 @@ class AfterJax:
 def start_recorder() -> None:
     """Start the recorder. A failure is printed, and the trainer then runs without the recorder."""
     try:
-        importlib.import_module("maxview_observe.begin").begin(os.environ[VARIABLE])
+        importlib.import_module("maxview_probe.observe.begin").begin(os.environ[VARIABLE])
     except Exception as error:
         sys.stderr.write(f"[maxview] nothing is observed: {type(error).__name__}: {error}\n")
 
@@ -52,7 +54,7 @@ def watch_lines(settings_file: str) -> bool:
     try:
         with open(settings_file, encoding="utf-8") as file:
             settings = json.load(file)
-        importlib.import_module("maxview_observe.ran_lines").begin(settings, os.path.dirname(settings_file))
+        importlib.import_module("maxview_probe.observe.ran_lines").begin(settings, os.path.dirname(settings_file))
         return bool(settings.get("lines_only"))
     except Exception as error:
         sys.stderr.write(f"[maxview] no lines are noted: {type(error).__name__}: {error}\n")
@@ -67,6 +69,8 @@ def run_next() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-if os.environ.get(VARIABLE) and not watch_lines(os.environ[VARIABLE]):
-    sys.meta_path.insert(0, AfterJax())
+if os.environ.get(VARIABLE):
+    load_maxview_probe()
+    if not watch_lines(os.environ[VARIABLE]):
+        sys.meta_path.insert(0, AfterJax())
 run_next()

@@ -5,13 +5,13 @@ import importlib
 
 import jax
 
-from .interpret_kernels import interpret_kernels
-from .jit_hook import patch
-from .loop_clock import LoopClock
-from .observation_files import read_settings
-from .observe_step import StepObserver
-from .share_start import StartSharer
-from .stderr_lines import print_on_stderr
+from maxview_probe.observe.interpret_kernels import interpret_kernels
+from maxview_probe.observe.jit_hook import patch
+from maxview_probe.observe.loop_clock import LoopClock
+from maxview_probe.observe.observation_files import read_settings
+from maxview_probe.observe.observe_step import StepObserver
+from maxview_probe.observe.share_start import StartSharer
+from maxview_probe.observe.stderr_lines import print_on_stderr
 
 
 def begin(settings_file: str) -> None:

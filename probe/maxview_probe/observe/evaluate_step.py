@@ -16,18 +16,18 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
 
-from . import bits, float64, jaxprs
-from .other_arm import DRAW, Draws
-from .places import place_of_equation
-from .stderr_lines import describe_error
+from maxview_probe.observe import bits, float64, jaxprs
+from maxview_probe.observe.other_arm import DRAW, Draws
+from maxview_probe.observe.places import place_of_equation
+from maxview_probe.observe.stderr_lines import describe_error
 
-type Origin = list[Any]
-type Operand = tuple[Any, Any, Origin]  # an array, its shadow, and its origin
+Origin: TypeAlias = list[Any]
+Operand: TypeAlias = tuple[Any, Any, Origin]  # an array, its shadow, and its origin
 _LONG_LOOP = 20_000  # limit of evaluated equations in a scan; a longer scan is evaluated as one operation
 SLICE = "slice of a loop's input"
 _ROUNDING = frozenset({"round", "floor", "ceil", "sign"})

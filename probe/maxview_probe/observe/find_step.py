@@ -3,9 +3,9 @@
 from collections import Counter
 from pathlib import Path
 
-from . import jaxprs
-from .jit_hook import Call
-from .observation_files import CLAIM, claim
+from maxview_probe.observe import jaxprs
+from maxview_probe.observe.jit_hook import Call
+from maxview_probe.observe.observation_files import CLAIM, claim
 
 MAX_INSPECTED = 20  # calls to inspect per function name; after that the name is ignored
 

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import jaxprs
-from .host_operations import on_host
+from maxview_probe.observe import jaxprs
+from maxview_probe.observe.host_operations import on_host
 
 BITCAST = "bitcast_convert_type"
 

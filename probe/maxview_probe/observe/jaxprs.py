@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .interpret_kernels import PALLAS, interpreted_body
+from maxview_probe.observe.interpret_kernels import PALLAS, interpreted_body
 
 # Primitives whose body takes the equation's operands and returns its results: the body is evaluated in their place.
 _INLINED = frozenset({

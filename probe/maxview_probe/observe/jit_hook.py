@@ -8,12 +8,12 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import jax
 
-type ArgsKwargs = tuple[tuple[Any, ...], dict[str, Any]]
-type PutBack = Callable[..., ArgsKwargs]
+ArgsKwargs: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+PutBack: TypeAlias = Callable[..., ArgsKwargs]
 
 
 @dataclass

@@ -13,13 +13,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from . import jaxprs
-from . import observation_files as files
-from .empty_program import empty
-from .find_step import MAX_INSPECTED
-from .jit_hook import ArgsKwargs, Call, function_name, in_trace
-from .observation_files import RecorderSettings
-from .stderr_lines import describe_error, print_on_stderr
+from maxview_probe.observe import jaxprs
+from maxview_probe.observe import observation_files as files
+from maxview_probe.observe.empty_program import empty
+from maxview_probe.observe.find_step import MAX_INSPECTED
+from maxview_probe.observe.jit_hook import ArgsKwargs, Call, function_name, in_trace
+from maxview_probe.observe.observation_files import RecorderSettings
+from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
 
 
 class LoopClock:

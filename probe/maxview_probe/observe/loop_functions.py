@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from . import jaxprs
+from maxview_probe.observe import jaxprs
 
 MAX_FUNCTIONS = 20  # other functions whose programs are read
 MAX_TEXTS = 4  # programs of the step whose texts are compared; more are counted as other programs

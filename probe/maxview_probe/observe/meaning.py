@@ -12,10 +12,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, TypeVar
 
 ArrayRole = Literal["parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"]
-type Place = tuple[ArrayRole, str]  # an array's role and canonical path
+Place: TypeAlias = tuple[ArrayRole, str]  # an array's role and canonical path
 
 _QUANTISATION = re.compile(r"aqt|qwix|quant|_overwrite_with_gradient|fp8|amax_history", re.IGNORECASE)
 _RANDOM = re.compile(r"rngs?|RngStream|dropout_rng|key_data", re.IGNORECASE)
@@ -84,7 +84,10 @@ def meanings_of(arguments: Iterable[str]) -> list[tuple[str, str]]:
     return number_equal(map(meaning_of, arguments))
 
 
-def number_equal[R](places: Iterable[tuple[R, str]]) -> list[tuple[R, str]]:
+R = TypeVar("R")
+
+
+def number_equal(places: Iterable[tuple[R, str]]) -> list[tuple[R, str]]:
     """Return the places (role, path) in their order, with a number after the path of each repetition: `x`, `x #2`."""
     seen: Counter[tuple[R, str]] = Counter()
     found = []

@@ -15,18 +15,18 @@ from typing import Any
 
 import jax
 
-from . import bits, jaxprs, ran_lines
-from . import observation_files as files
-from .empty_program import empty
-from .evaluate_step import StepEvaluation
-from .find_step import StepFinder
-from .jit_hook import ArgsKwargs, Call, in_trace
-from .loop_functions import LoopFunctions
-from .meaning import meanings_of
-from .observation_files import RecorderSettings
-from .other_arm import Draws, Replacement, have_common_keys
-from .profiling import Profiling
-from .stderr_lines import describe_error, print_on_stderr
+from maxview_probe.observe import bits, jaxprs, ran_lines
+from maxview_probe.observe import observation_files as files
+from maxview_probe.observe.empty_program import empty
+from maxview_probe.observe.evaluate_step import StepEvaluation
+from maxview_probe.observe.find_step import StepFinder
+from maxview_probe.observe.jit_hook import ArgsKwargs, Call, in_trace
+from maxview_probe.observe.loop_functions import LoopFunctions
+from maxview_probe.observe.meaning import meanings_of
+from maxview_probe.observe.observation_files import RecorderSettings
+from maxview_probe.observe.other_arm import Draws, Replacement, have_common_keys
+from maxview_probe.observe.profiling import Profiling
+from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
 
 MIN_BATCHES, MAX_BATCH_S = 3, 10.0
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")

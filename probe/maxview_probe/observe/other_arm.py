@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from . import bits
-from .meaning import meaning_of, meanings_of, pair_similar
-from .observation_files import read_arrays
-from .stacked_layers import NamedShape, find_stacks
+from maxview_probe.observe import bits
+from maxview_probe.observe.meaning import meaning_of, meanings_of, pair_similar
+from maxview_probe.observe.observation_files import read_arrays
+from maxview_probe.observe.stacked_layers import NamedShape, find_stacks
 
 SIMILAR = ("parameter", "optimizer")  # roles of arguments that two trainers may name in other words
 _MAY_DIFFER = ("random numbers", "counter")  # roles of arguments that may differ in an equal start

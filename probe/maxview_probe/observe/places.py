@@ -8,7 +8,7 @@ from typing import Any
 # Files of Python, JAX and packages around JAX. Their frames are skipped: the place is the trainer's calling line.
 LIBRARIES = re.compile(
     r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|chex|absl|qwix|aqt|penzai|equinox|haiku)/"
-    r"|/lib/python3[.\d]*/(?!(?:site|dist)-packages/)|<frozen|/maxview_observe/(?!test_)|/jax/_src/"
+    r"|/lib/python3[.\d]*/(?!(?:site|dist)-packages/)|<frozen|/maxview_probe/|/jax/_src/"
 )
 _cache: dict[int, list[Any]] = {}  # id of a traceback → its place
 _held: list[Any] = []  # keeps the tracebacks alive whose ids are keys of _cache

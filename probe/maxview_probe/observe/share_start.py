@@ -13,14 +13,14 @@ from typing import Any
 
 import jax
 
-from . import bits
-from . import observation_files as files
-from .find_step import StepFinder
-from .jit_hook import ArgsKwargs, Call
-from .meaning import meanings_of
-from .observation_files import RecorderSettings
-from .other_arm import Replacement
-from .stderr_lines import describe_error, print_on_stderr
+from maxview_probe.observe import bits
+from maxview_probe.observe import observation_files as files
+from maxview_probe.observe.find_step import StepFinder
+from maxview_probe.observe.jit_hook import ArgsKwargs, Call
+from maxview_probe.observe.meaning import meanings_of
+from maxview_probe.observe.observation_files import RecorderSettings
+from maxview_probe.observe.other_arm import Replacement
+from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
 
 MAX_BATCH_BYTES = 1 << 28  # total of the batches that one run stores
 

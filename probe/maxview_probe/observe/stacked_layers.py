@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 _INDEX = re.compile(r"(?:^|(?<=\.))(?P<name>[A-Za-z]\w*?)[_.](?P<index>\d+)(?=\.|$)")
 
@@ -16,7 +16,11 @@ class NamedShape(NamedTuple):
     shape: tuple[int, ...]
 
 
-def find_stacks[S, W](singles: Mapping[S, NamedShape], stacked: Mapping[W, NamedShape]) -> dict[W, tuple[int, list[S]]]:
+S = TypeVar("S")
+W = TypeVar("W")
+
+
+def find_stacks(singles: Mapping[S, NamedShape], stacked: Mapping[W, NamedShape]) -> dict[W, tuple[int, list[S]]]:
     """Return the key of a stacked array → (axis of the layers, keys of its layers in order).
 
     A layer's path has an index where the stacked path has none: `layers_0.mlp.wo` and `layers.mlp.wo`. Where several

@@ -1,6 +1,6 @@
 """Records the steps of both arms and times them in turns, in one job on the machines of the runs.
 
-    python …/start.py record_and_time SPECIFICATION
+    python …/start.py turns.record_and_time SPECIFICATION
 
 The specification is the JSON object that `tasks.experiments.turns_job` writes. Trainers and turns run in processes of
 their own. The last line of standard output is MARK and the result of `take_turns`, as JSON. Needs the standard library
@@ -16,14 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.experiments.inside.process_end import describe_end
-from tasks.experiments.inside.turn_note import read_note
+from maxview_probe.inject import INJECTED, START
+from maxview_probe.turns.process_end import describe_end
+from maxview_probe.turns.turn_note import read_note
 
 MARK = "maxview: turns: "
 PLACE = "@FOLDER@"  # in a specification: the folder for recordings
 SIDES = ("baseline", "candidate")
-START = Path(__file__).with_name("start.py")
-INJECTED = Path(__file__).parents[2] / "observe" / "inject"
 
 
 def record(arm: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> None:
@@ -63,7 +62,7 @@ def record_and_run(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         turns["pythons"] = [[arm["python"], own] for arm, own in zip(arms, environments, strict=True)]
         python = sys.executable
     settings.write_text(json.dumps(turns), encoding="utf-8")
-    argv = [python, "-W", "ignore", str(START), "take_turns", str(settings), str(result)]
+    argv = [python, "-W", "ignore", str(START), "turns.take_turns", str(settings), str(result)]
     code = subprocess.run(argv, env=environments[0], stdin=subprocess.DEVNULL, check=False).returncode
     if code:
         return {"error": f"{describe_end(code)}{read_note(result)}", "arm": "the process with both programs"}

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.experiments.inside.process_end import describe_end
-from tasks.experiments.inside.timed_program import OutOfMemory, TimedProgram, Turn
-
-START = Path(__file__).parent / "start.py"
+from maxview_probe.inject import START
+from maxview_probe.turns.process_end import describe_end
+from maxview_probe.turns.timed_program import OutOfMemory, TimedProgram, Turn
 
 
 class RemoteProgram:
@@ -24,7 +23,7 @@ class RemoteProgram:
     def __init__(self, folder: Path, python: str, environment: Mapping[str, str]):
         """Start the process and compile there. Raises ValueError and OutOfMemory, as `TimedProgram`."""
         self.process = subprocess.Popen(
-            [python, "-W", "ignore", str(START), "remote_program", str(folder)],
+            [python, "-W", "ignore", str(START), "turns.remote_program", str(folder)],
             env=dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

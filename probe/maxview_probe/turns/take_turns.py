@@ -17,18 +17,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tasks.experiments.inside.paired_times import Interval, Rule, interval_at, is_decided, looks, ratio_of
-from tasks.experiments.inside.remote_program import RemoteProgram
-from tasks.experiments.inside.timed_program import OutOfMemory, TimedArm, TimedProgram, Turn
-from tasks.experiments.inside.turn_note import TurnNote
+from maxview_probe.turns.paired_times import Interval, Rule, interval_at, is_decided, looks, ratio_of
+from maxview_probe.turns.remote_program import RemoteProgram
+from maxview_probe.turns.timed_program import OutOfMemory, TimedArm, TimedProgram, Turn
+from maxview_probe.turns.turn_note import TurnNote
 
 TURN_S = 0.02  # least seconds of a turn: shorter steps take several per turn
 MAX_STEPS = 64  # of a turn
 LOADED_SHARE = 3.0  # × the time that loading takes: the turns of a draw, so that most of the time is measured
 ROUNDS = (3, 24)  # least and most rounds of a draw
 MIN_DRAWS = 12  # draws that the limit should allow
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Duet:
         self.turned_s += time.monotonic() - began
         return found
 
-    def _attempt[T](self, arm: int, what: Callable[[], T]) -> T:
+    def _attempt(self, arm: int, what: Callable[[], T]) -> T:
         self.note(arm, self.rounds)
         try:
             return what()

@@ -7,14 +7,14 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import jax
 import numpy as np
 from jax.extend.backend import get_backend
 from jaxlib.xla_client import CompileOptions, DeviceAssignment, DeviceList
 
-from tasks.experiments.inside.recorded_step import RecordedStep
+from maxview_probe.evaluate.recorded_step import RecordedStep
 
 WARM_UP = 2  # steps of newly loaded executables before the first turn
 COMPILE_SHARE = 0.1  # of the process's time goes into compiling anew; other executables are loaded from compiled ones
@@ -229,7 +229,7 @@ def _peak_bytes(executable: Any) -> int | None:
     return int(held + found.temp_size_in_bytes)
 
 
-type Threads = dict[str, tuple[int, int]]  # thread → nanoseconds for which it ran, and waited for a processor
+Threads: TypeAlias = dict[str, tuple[int, int]]  # thread → nanoseconds for which it ran, and waited for a processor
 
 
 def read_thread_times() -> Threads:

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tasks.experiments.inside.conditions import (
+from maxview_probe.evaluate.conditions import (
     expose_conditions,
     find_own_conditions,
     list_conditions,
     read_ways,
 )
-from tasks.experiments.inside.recorded_step import mlir_context
-from tasks.experiments.inside.run_program import RunnableProgram
+from maxview_probe.evaluate.recorded_step import mlir_context
+from maxview_probe.evaluate.run_program import RunnableProgram
 
 HERE = __file__
 

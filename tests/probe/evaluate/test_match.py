@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tasks.experiments.inside.match import find_layer_axes, match
-from tasks.experiments.inside.recorded_step import Slot
+from maxview_probe.evaluate.match import find_layer_axes, match
+from maxview_probe.evaluate.recorded_step import Slot
 
 
 def slot(meaning: str, *shape: int, role: str = "parameter") -> Slot:

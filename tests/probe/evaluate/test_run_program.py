@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.experiments.inside.run_program import find_farthest
+from maxview_probe.evaluate.run_program import find_farthest
 
 FIRST = np.ones(3, np.float32)
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from maxview_probe.evaluate.compare_function import FunctionSettings, compare_steps
+from maxview_probe.observe import bits
+from maxview_probe.observe import observation_files as files
 from tasks.experiments.function_figures import summarise_function
-from tasks.experiments.inside.compare_function import FunctionSettings, compare_steps
-from tasks.observe.inject.maxview_observe import bits
-from tasks.observe.inject.maxview_observe import observation_files as files
 from tasks.records import FunctionComparison
 
 type Tree = dict[str, Any]

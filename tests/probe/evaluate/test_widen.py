@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tasks.experiments.inside.recorded_step import mlir_context
-from tasks.experiments.inside.run_program import RunnableProgram
-from tasks.experiments.inside.widen import NoFunction, widen_program
+from maxview_probe.evaluate.recorded_step import mlir_context
+from maxview_probe.evaluate.run_program import RunnableProgram
+from maxview_probe.evaluate.widen import NoFunction, widen_program
 
 RANDOM = np.random.default_rng(0)
 

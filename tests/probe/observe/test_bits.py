@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from tasks.observe.inject.maxview_observe.bits import measure_array
+from maxview_probe.observe.bits import measure_array
 
 
 def test_the_gradient_of_integers_has_no_bits() -> None:

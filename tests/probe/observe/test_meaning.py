@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.observe.inject.maxview_observe.meaning import meaning_of, meanings_of
+from maxview_probe.observe.meaning import meaning_of, meanings_of
 
 
 @pytest.mark.parametrize(

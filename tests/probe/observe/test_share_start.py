@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.observe.inject.maxview_observe import share_start
-from tasks.observe.inject.maxview_observe.observation_files import START, RecorderSettings
+from maxview_probe.observe import share_start
+from maxview_probe.observe.observation_files import START, RecorderSettings
 
 BATCH = {0: "batch['inputs']"}  # index of an argument → its name
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tasks.experiments.inside.paired_times import Rule, interval_at, is_decided, looks, ratio_of
+from maxview_probe.turns.paired_times import Rule, interval_at, is_decided, looks, ratio_of
 
 CHANCE = 0.05  # large, so that few trials show an error rate beyond it
 

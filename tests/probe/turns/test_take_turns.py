@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.experiments.inside.paired_times import Rule
-from tasks.experiments.inside.take_turns import Broken, Duet, TurnsSettings, make_draws, take_turns
-from tasks.experiments.inside.timed_program import OutOfMemory, Turn
+from maxview_probe.turns.paired_times import Rule
+from maxview_probe.turns.take_turns import Broken, Duet, TurnsSettings, make_draws, take_turns
+from maxview_probe.turns.timed_program import OutOfMemory, Turn
 
 RULE = Rule(0.01, 0.015, 0.005)
 SEED = 3

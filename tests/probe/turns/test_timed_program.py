@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tasks.experiments.inside.timed_program import TimedProgram
-from tasks.observe.inject.maxview_observe import observation_files as files
+from maxview_probe.observe import observation_files as files
+from maxview_probe.turns.timed_program import TimedProgram
 
 RATE = 0.5
 
