@@ -15,7 +15,13 @@ from tasks.records import ArmOverrides, RunPlan
 from tasks.resolve.arm_trainers import apply_options, prepare_trainers
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.python_environments import SoftwareError, check_packages, find_python, read_dependencies, unmet_requirements
+from tasks.resolve.python_environments import (
+    SoftwareError,
+    check_packages,
+    find_python,
+    read_dependencies,
+    unmet_requirements,
+)
 from tasks.resolve.trainers.trainer import SOURCE, Trainer, versions_of
 from tests.wording.sentences import Wording
 
