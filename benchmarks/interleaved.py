@@ -47,12 +47,12 @@ from benchmarks.machine import describe_machine
 from benchmarks.same_function import plan_of
 from benchmarks.verdict_power import Rng, Values
 from benchmarks.verdict_regimes import REGIMES
+from maxview_probe.evaluate.recorded_step import RecordedStep
+from maxview_probe.inject import START
+from maxview_probe.observe.observation_files import PROGRAM
+from maxview_probe.turns.paired_times import Interval, Rule, interval_at, is_decided, looks, ratio_of
 from tasks.diff.program_time_rows import STATED
-from tasks.experiments.inside.paired_times import Interval, Rule, interval_at, is_decided, looks, ratio_of
-from tasks.experiments.inside.recorded_step import RecordedStep
 from tasks.experiments.recordings import SIDES, record_arm
-from tasks.experiments.run_inside import START
-from tasks.observe.inject.maxview_observe.observation_files import PROGRAM
 
 CHANCE = 0.01
 RULE = Rule(CHANCE, log1p(STATED.relative or 0.0), log1p(STATED.least or 0.0))
@@ -160,7 +160,7 @@ def measure(baseline: Path, candidate: Path, limit_s: float, *, stops: bool) -> 
             "limit_s": limit_s, "chance": CHANCE, "tolerance": tolerance, "least": RULE.least if stops else 9.0,
         }  # fmt: skip
         settings.write_text(json.dumps(given))
-        argv = [sys.executable, "-W", "ignore", str(START), "take_turns", str(settings), str(result)]
+        argv = [sys.executable, "-W", "ignore", str(START), "turns.take_turns", str(settings), str(result)]
         subprocess.run(argv, check=True, stderr=subprocess.DEVNULL, env=os.environ | {"JAX_PLATFORMS": "cpu"})
         return dict(json.loads(result.read_text()))
 

@@ -27,17 +27,17 @@ from benchmarks.benign_changes import EDITS
 from benchmarks.machine import describe_machine
 from benchmarks.planted_changes import DECODER, PlantedChange, plant
 from benchmarks.same_function import plan_of
-from tasks.diff.decide_by_function import name_worse_rounding
-from tasks.experiments.function_figures import summarise_function
-from tasks.experiments.inside.compare_function import (
+from maxview_probe.evaluate.compare_function import (
     PreparedArm,
     list_float_types,
     measure_results,
     run_both,
     widen_both,
 )
-from tasks.experiments.inside.match import match
-from tasks.experiments.inside.recorded_step import RecordedStep, Slot
+from maxview_probe.evaluate.match import match
+from maxview_probe.evaluate.recorded_step import RecordedStep, Slot
+from tasks.diff.decide_by_function import name_worse_rounding
+from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.recordings import SIDES, record_arms
 
 LAYER = 1

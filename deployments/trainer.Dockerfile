@@ -18,12 +18,8 @@ WORKDIR /opt/maxview
 COPY configs configs
 COPY model model
 # for the job that times the programs of both arms in turns
-COPY tasks/__init__.py tasks/
-COPY tasks/experiments/__init__.py tasks/experiments/
-COPY tasks/experiments/inside tasks/experiments/inside
-COPY tasks/observe/__init__.py tasks/observe/
-COPY tasks/observe/inject tasks/observe/inject
+COPY probe probe
 # the commit for program.json, because the image has no git
 ARG COMMIT=""
-ENV PATH=/opt/venv/bin:${PATH} PYTHONPATH=/opt/maxview PYTHONUNBUFFERED=1 MAXVIEW_COMMIT=${COMMIT}
+ENV PATH=/opt/venv/bin:${PATH} PYTHONPATH=/opt/maxview:/opt/maxview/probe PYTHONUNBUFFERED=1 MAXVIEW_COMMIT=${COMMIT}
 CMD ["python", "-m", "model.train", "--help"]

@@ -1,4 +1,4 @@
-"""Turns measured distances between two arms' steps (see inside/compare_function.py) into the answer and its figures."""
+"""Turns measured distances of two steps (see `evaluate.compare_function`) into the answer and its figures."""
 
 import linecache
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ TIES = ("weights × 0",)  # states in which functions with equal gradients almos
 SHOWN_PLACES, MAX_CODE = 3, 80
 SMALL = 1e-7  # smaller differences usually come from one constant in a narrow type
 GROUP_SHARE = 0.01  # share of the size of a group (all gradients) that counts as size of each of its arrays
-LONGER = 0.01  # share by which the updates of the chain "longer" are longer; as inside/compare_function.py
+LONGER = 0.01  # share by which the updates of the chain "longer" are longer; as in `evaluate.compare_function`
 LEAST_METRIC = 1e-3  # size of a smaller metric: auxiliary losses that are 0 in exact arithmetic
 MIN_SIZE = 256  # values of a gradient whose rounding error is compared alone; of fewer values it is an accident
 MAX_GAPS = 12

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
+from maxview_probe.observe.observation_files import LOOP
 from tasks.experiments.observe_arm import end_after, make_run_folder
 from tasks.experiments.recordings import SIDES, Both
 from tasks.experiments.run_inside import Say
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import run_to_end
-from tasks.observe.inject.maxview_observe.observation_files import LOOP
 from tasks.observe.recorder import explain_missing_step, prepare_recorder
 from tasks.records import HostTimes, RunPlan, Span
 from tasks.records.observation import LOG

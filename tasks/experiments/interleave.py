@@ -10,9 +10,9 @@ from typing import Any
 
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
+from maxview_probe.turns.turn_note import read_note, remove_note
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.program_time_rows import STATED, tolerance_of_program
-from tasks.experiments.inside.turn_note import read_note, remove_note
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.launch.local.process_group import build_environment
@@ -127,7 +127,7 @@ def run_turns(
     path.write_text(dump_json(settings), encoding="utf-8")
     python, environment = (sys.executable, environments[0]) if apart else (pythons[0], environments[0])
     problem = run_inside(
-        "the process with both programs", "take_turns", (path, result), python=python, environment=environment,
+        "the process with both programs", "turns.take_turns", (path, result), python=python, environment=environment,
         output=folder / OUTPUT, patience_s=limits.limit_s + COMPILE_S, say=say,
     )  # fmt: skip
     if problem:
@@ -149,7 +149,7 @@ def python_of(plan: RunPlan) -> str:
 
 
 def read_result(found: Mapping[str, Any], limits: TurnLimits, *, processes: int) -> ProgramTimes:
-    """Return the record of a result of `inside.take_turns`."""
+    """Return the record of a result of `turns.take_turns`."""
     if "error" in found:
         return ProgramTimes(problem=f"{found['arm']}: {found['error']}")
     fields = ("step_s", "draws", "rounds", "steps", "peak_bytes", "alone", "seconds", "load")

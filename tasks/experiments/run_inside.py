@@ -1,4 +1,4 @@
-"""Runs a module of `inside/` in a process with JAX, and passes on the progress that it prints."""
+"""Runs a module of `maxview_probe` in a process with JAX, and passes on the progress that it prints."""
 
 import re
 import subprocess
@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
-from tasks.experiments.inside.process_end import describe_end
+from maxview_probe.inject import START
+from maxview_probe.turns.process_end import describe_end
 
-START = Path(__file__).parent / "inside" / "start.py"
 PROGRESS = "progress: "  # begins a line for people; the module prints it to standard error
 FRAME = re.compile(r"\s*@ +0x|\*\*\* ")  # below the sentence of a failed check in C++
 PAUSE_S = 0.25

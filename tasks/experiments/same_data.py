@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.environment import pass_on
+from maxview_probe.observe.meaning import meanings_of
+from maxview_probe.observe.observation_files import ARGUMENTS, OBSERVATION, batch_file, read_arrays
 from tasks.experiments.function_figures import SAME, sizes_of
 from tasks.experiments.recordings import SIDES, Both
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.experiments.same_function import PATIENCE_S
-from tasks.observe.inject.maxview_observe.meaning import meanings_of
-from tasks.observe.inject.maxview_observe.observation_files import ARGUMENTS, OBSERVATION, batch_file, read_arrays
 from tasks.records.data import DataComparison, DataKind
 
 RESULT, SETTINGS, OUTPUT = "data.json", "data-settings.json", "data.log"
@@ -112,8 +112,8 @@ def _evaluate(
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
         }
         problem = run_inside(
-            "the evaluation of the batches", "compare_batches", (folder / SETTINGS, result), python=sys.executable,
-            environment=environment, output=folder / OUTPUT, patience_s=PATIENCE_S, say=say,
+            "the evaluation of the batches", "evaluate.compare_batches", (folder / SETTINGS, result),
+            python=sys.executable, environment=environment, output=folder / OUTPUT, patience_s=PATIENCE_S, say=say,
         )  # fmt: skip
         if problem:
             return found.model_copy(update={"problem": problem})

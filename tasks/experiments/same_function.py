@@ -122,7 +122,7 @@ def evaluate_function(recordings: Both[Path], result: Path, *, devices: int, ste
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
     }
     problem = run_inside(
-        "the evaluation", "compare_function", (folder / SETTINGS, result), python=sys.executable,
+        "the evaluation", "evaluate.compare_function", (folder / SETTINGS, result), python=sys.executable,
         environment=environment, output=folder / OUTPUT, patience_s=PATIENCE_S, say=say,
     )  # fmt: skip
     if problem:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from configs.backends import ImageSettings
-from tasks.experiments.inside import record_and_time
-from tasks.experiments.inside.record_and_time import MARK, PLACE
+from maxview_probe.inject import START
+from maxview_probe.turns.record_and_time import MARK, PLACE
 from tasks.experiments.interleave import COMPILE_S, OWN_VARIABLES, TurnLimits, python_of, read_result
 from tasks.experiments.recordings import BATCHES, SIDES, Both
 from tasks.launch.local.process_group import move_plan, start_folder
@@ -19,7 +19,7 @@ from tasks.store import Store
 from tasks.store.directories import config_text
 
 ARM = "turns"  # in the place of an arm in the job's name
-MODULE = "tasks.experiments.inside.record_and_time"
+MODULE = "maxview_probe.turns.record_and_time"
 PYTHON = "python"  # of an image
 
 
@@ -45,7 +45,7 @@ def plan_turns(plans: Both[RunPlan], limits: TurnLimits, store: Store) -> RunPla
     }  # fmt: skip
     apart = any(arms[0][key] != arms[1][key] for key in ("python", "turn_environment"))
     specification = json.dumps({"arms": arms, "turns": turns, "apart": apart})
-    start = ("-m", MODULE) if image else (str(record_and_time.START), MODULE.rpartition(".")[2])
+    start = ("-m", MODULE) if image else (str(START), MODULE.partition(".")[2])
     digest = hashlib.sha256(f"{plans[0].identity}\0{plans[1].identity}\0{limits!r}".encode()).hexdigest()[:10]
     name = f"{plans[0].case}-{ARM}-{digest}"
     python = PYTHON if image else python_of(plans[1])

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tasks.observe.inject.maxview_observe.observation_files import CALLS
+from maxview_probe.observe.observation_files import CALLS
 from tasks.records import RunPlan
 from tasks.records.run import START_FOLDER
 from tasks.store.atomic import write_bytes_atomically

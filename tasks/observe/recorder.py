@@ -1,6 +1,6 @@
 """Prepares the recorder for a Python process, and reads the recorder's record of the training step.
 
-The recorder is the code in `inject/`. It runs in the trainer's own process.
+The recorder is `maxview_probe.observe`. It runs in the trainer's own process.
 """
 
 import json
@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tasks.observe.inject.maxview_observe.observation_files import CLAIM
+from maxview_probe.inject import INJECTED
+from maxview_probe.observe.observation_files import CLAIM
 from tasks.records.observation import FILE, LOG, Observation
 
-INJECTED = Path(__file__).parent / "inject"
 VARIABLE = "MAXVIEW_OBSERVE"
 SETTINGS = "settings.json"
 

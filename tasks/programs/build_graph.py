@@ -12,7 +12,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple
 
-from tasks.observe.inject.maxview_observe.meaning import meaning_of
+from maxview_probe.observe.meaning import meaning_of
 from tasks.programs.program_work import locate
 from tasks.programs.source_lines import find_source_line, is_library
 from tasks.programs.value_graph import FREE, RANDOM, Graph, Input, Node, Value, array_type, count_bytes, hash_parts

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.observe.inject.maxview_observe.places import LIBRARIES
+from maxview_probe.observe.places import LIBRARIES
 from tasks.programs.hlo import Instruction, Program, read_program
 from tasks.programs.program_work import locate
 from tasks.records import CodeLine

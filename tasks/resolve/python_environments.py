@@ -145,10 +145,16 @@ def _run(argv: Sequence[str], folder: Path) -> None:
 
 
 def read_dependencies(project: Path) -> list[Requirement]:
-    """Return the dependencies in a pyproject.toml. Raises ConfigError for an invalid file."""
+    """Return the dependencies in a pyproject.toml, without members of its own uv workspace, which no index has.
+
+    Raises ConfigError for an invalid file.
+    """
     try:
-        table: Mapping[str, Any] = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
-        return [Requirement(line) for line in table.get("dependencies", ())]
+        tables: Mapping[str, Any] = tomllib.loads(project.read_text(encoding="utf-8"))
+        sources = tables.get("tool", {}).get("uv", {}).get("sources", {})
+        members = {canonicalize_name(name) for name, source in sources.items() if source == {"workspace": True}}
+        found = [Requirement(line) for line in tables.get("project", {}).get("dependencies", ())]
+        return [item for item in found if canonicalize_name(item.name) not in members]
     except (tomllib.TOMLDecodeError, InvalidRequirement, UnicodeDecodeError) as error:
         raise ConfigError([f"{project}: cannot be read: {error}"]) from error
 

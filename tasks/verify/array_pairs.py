@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tasks.observe.inject.maxview_observe.meaning import Place, meaning_of_array, number_equal
+from maxview_probe.observe.meaning import Place, meaning_of_array, number_equal
 from tasks.records import ArrayRole
 from tasks.verify.array_index import ArraySpec
 

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from configs.schema import TrainConfig
-from tasks.experiments.inside.compare_function import to_float64
-from tasks.experiments.inside.recorded_step import mlir_context
-from tasks.experiments.inside.run_program import RunnableProgram
-from tasks.experiments.inside.widen import widen_program
+from maxview_probe.evaluate.compare_function import to_float64
+from maxview_probe.evaluate.recorded_step import mlir_context
+from maxview_probe.evaluate.run_program import RunnableProgram
+from maxview_probe.evaluate.widen import widen_program
 from tests.small_trainer import small_config
 
 type Arrays = dict[str, NDArray[Any]]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 # tensor that is zero up to rounding.
 LIMIT, ROUNDINGS = 1e-13, 1000.0
 
-# the digest of integers, or a fingerprint of floats: see `take_fingerprint` in maxview_observe/bits.py
+# the digest of integers, or a fingerprint of floats: see `maxview_probe.observe.bits.take_fingerprint`
 type Measured = str | Sequence[float]
 type Bands = tuple[float, ...]  # twice: norm, two projections, distance moved by rounding
 

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from maxview_probe.observe.observation_files import BUFFERS, INSTRUCTIONS
 from tasks.experiments.observe_arm import observe_arm, recorded_source
 from tasks.extensions.explain.live_buffers import Buffer, compare_memory, count_allocated, read_buffers
 from tasks.extensions.explain.profiles import ProfiledStep, compare_profiles, find_profile
 from tasks.extensions.explain.tensors import compare_tensors
 from tasks.extensions.explain.touched_lines import add_commits, find_refs
-from tasks.observe.inject.maxview_observe.observation_files import BUFFERS, INSTRUCTIONS
 from tasks.observe.shared_start import read_start
 from tasks.programs.compare_compiled import ProgramSide, compare_programs
 from tasks.programs.compare_lowered import compare_program_files

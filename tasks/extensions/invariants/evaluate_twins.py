@@ -30,7 +30,7 @@ EVALUATION = "eval_step"  # the trainers' name of the function that evaluates a 
 PATIENCE_S, PATIENCE_OF_PAIR_S = 900.0, 60.0
 RECORDED, COMPARED = "recorded", "measured"
 NO_RESULT: dict[str, Any] = {"error": ""}
-# as in experiments/inside/plant.py, which needs JAX
+# as in `evaluate.plant`, which needs JAX
 FAULTS = ("gradient scaled", "reduction left out", "mask shifted")
 REFACTORINGS = ("products commuted", "quotients as products", "roots written out")
 type Say = Callable[[str], None]
@@ -200,7 +200,7 @@ def run_pairs(pairs: Sequence[dict[str, Any]], folder: Path, *, devices: int, in
         "OPENBLAS_NUM_THREADS": "1",  # a second thread doubles the CPU time of small products
     }
     problem = run_inside(
-        "the evaluation", "compare_twins", (settings, done), python=sys.executable, environment=environment,
+        "the evaluation", "evaluate.compare_twins", (settings, done), python=sys.executable, environment=environment,
         output=output, patience_s=PATIENCE_S + PATIENCE_OF_PAIR_S * len(pairs), say=lambda _: None, interrupt=interrupt,
     )  # fmt: skip
     if not problem:

@@ -1,4 +1,4 @@
-"""Turns the measured differences of a pair (see experiments/inside/compare_twins.py) into the answer for a twin."""
+"""Turns the measured differences of a pair (see `evaluate.compare_twins`) into the answer for a twin."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import hypot

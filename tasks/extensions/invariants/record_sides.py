@@ -9,17 +9,17 @@ from threading import Event
 from typing import Any, NamedTuple, Self
 
 from configs.trainers import trainer_class
+from maxview_probe.inject import FORK_RUNS, INJECTED
 from tasks.experiments.observe_arm import end_after, make_run_folder, read_ended
 from tasks.experiments.recordings import IDENTITY
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import run_to_end, start_folder
 from tasks.launch.logs import read_exit_code
-from tasks.observe.recorder import INJECTED, VARIABLE, prepare_recorder
+from tasks.observe.recorder import VARIABLE, prepare_recorder
 from tasks.records import Observation, RunPlan
 from tasks.records.observation import LOG
 from tasks.store.atomic import write_atomically
 
-FORKING = INJECTED / "fork_runs.py"
 BEFORE_LOG = "before.log"  # of a run that is resumed
 BATCHES = 2  # the second call shows which results are the next call's arguments
 FLAGS = "XLA_FLAGS"
@@ -88,7 +88,7 @@ def _run(sides: Sequence[RecordedSide], folder: Path, name: str, interrupt: Even
     python = plan.argv[0] if modules else sys.executable
     together = plan.model_copy(
         update={
-            "argv": (python, str(FORKING), str(settings), plan.argv[0]),  # the last word's environment is read-only
+            "argv": (python, str(FORK_RUNS), str(settings), plan.argv[0]),  # the last word's environment is read-only
             "environment": environment | {"PYTHONPATH": str(INJECTED)},
             "directory": str(sides[0].folder),  # exists; a run's own folder is made in none of the recordings
             "time_limit_s": plan.time_limit_s * sum(map(len, runs)),

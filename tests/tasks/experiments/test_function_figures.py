@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maxview_probe.evaluate.compare_function import find_typical_gaps
 from tasks.diff.decide_by_function import CURVE_LIMIT
 from tasks.experiments.function_figures import summarise_function
-from tasks.experiments.inside.compare_function import find_typical_gaps
 
 LAYERS = 32
 

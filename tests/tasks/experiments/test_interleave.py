@@ -73,7 +73,7 @@ def test_a_killed_process_is_one_sentence(recorded: Callable[..., Path], monkeyp
     script = folder / "start.py"
     script.write_text(
         "import os, signal, sys, pathlib\nprint('turns 8 draws', flush=True)\n"
-        f"sys.path.insert(0, {str(ROOT)!r})\nfrom tasks.experiments.inside.turn_note import TurnNote\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\nfrom maxview_probe.turns.turn_note import TurnNote\n"
         "TurnNote(pathlib.Path(sys.argv[3])).write('new', 12)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     monkeypatch.setattr(module, "START", script)

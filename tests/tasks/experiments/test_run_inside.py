@@ -48,7 +48,7 @@ def test_the_process_is_gone_with_the_process_that_started_it(tmp_path: Path) ->
     os.mkfifo(settings)  # the module waits for what it reads
     code = (
         "import subprocess, sys; "
-        f"words = [sys.executable, {str(START)!r}, 'compare_twins', {str(settings)!r}, 'done']; "
+        f"words = [sys.executable, {str(START)!r}, 'evaluate.compare_twins', {str(settings)!r}, 'done']; "
         "print(subprocess.Popen(words, stdout=subprocess.DEVNULL).pid, flush=True); input()"
     )
     starter = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from configs.environment import pass_on
+from maxview_probe.observe.observation_files import OBSERVATION
 from tasks.experiments.same_data import RESULT, compare_batch, compare_recorded
-from tasks.observe.inject.maxview_observe.observation_files import OBSERVATION
 from tasks.observe.recorder import prepare_recorder
 from tasks.records.data import DataComparison
 

@@ -56,7 +56,7 @@ def test_a_job_in_an_image_contains_no_path_of_this_machine(tmp_path: Path) -> N
     plans = make_plan("a", jobset(gpus=8), argv=IN_IMAGE), make_plan("b", jobset(gpus=8), argv=IN_IMAGE)
     job = plan_turns(plans, LIMITS, Store(tmp_path))
     *words, specification = job.argv
-    assert words == ["python", "-m", "tasks.experiments.inside.record_and_time"]
+    assert words == ["python", "-m", "maxview_probe.turns.record_and_time"]
     assert job.launch == plans[1].launch
     for private in ("/out", sys.executable, CONFIG_IN_POD):
         assert private not in specification

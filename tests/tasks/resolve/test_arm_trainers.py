@@ -15,7 +15,13 @@ from tasks.records import ArmOverrides, RunPlan
 from tasks.resolve.arm_trainers import apply_options, prepare_trainers
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.python_environments import SoftwareError, check_packages, find_python, unmet_requirements
+from tasks.resolve.python_environments import (
+    SoftwareError,
+    check_packages,
+    find_python,
+    read_dependencies,
+    unmet_requirements,
+)
 from tasks.resolve.trainers.trainer import SOURCE, Trainer, versions_of
 from tests.wording.sentences import Wording
 
@@ -168,6 +174,13 @@ def test_unmet_requirements_are_listed(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["jax>=0.12,<0.13", "flax<0.12"]\n')
     assert unmet_requirements(tmp_path, {"jax": "0.12.0.1", "flax": "0.12.12"}) == ["flax<0.12 (installed: 0.12.12)"]
     assert unmet_requirements(tmp_path / "none", {"jax": "0.12"}) == []
+
+
+def test_no_index_has_the_members_of_a_checkouts_workspace(tmp_path: Path) -> None:
+    project = tmp_path / "pyproject.toml"
+    sources = '[tool.uv.sources]\nits-part = {workspace = true}\nforked = {git = "https://host/forked"}\n'
+    project.write_text(f'[project]\ndependencies = ["jax>=0.12", "Its_Part>=1", "forked"]\n{sources}')
+    assert [item.name for item in read_dependencies(project)] == ["jax", "forked"]
 
 
 def test_a_repository_without_a_trainer(place: Callable[..., dict[str, Trainer]], run_git: Git) -> None:

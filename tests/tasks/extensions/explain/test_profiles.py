@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from maxview_probe.observe.observation_files import BUFFERS, INSTRUCTIONS, write_memory
+from maxview_probe.observe.profiling import Profiling
 from tasks.extensions.explain.live_buffers import Buffer, compare_memory, find_peak, read_buffers
 from tasks.extensions.explain.profiles import COLLECTION, GAP, ProfiledStep, compare_profiles, find_profile
-from tasks.observe.inject.maxview_observe.observation_files import BUFFERS, INSTRUCTIONS, write_memory
-from tasks.observe.inject.maxview_observe.profiling import Profiling
 from tasks.programs.read_with_jax import read_with_jax
 from tasks.programs.source_lines import read_optimised
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.experiments.inside.recorded_step import RecordedStep
+from maxview_probe.evaluate.recorded_step import RecordedStep
 from tasks.extensions.invariants import evaluate_twins as evaluating
 from tasks.extensions.invariants.evaluate_twins import NO_KERNEL, compare_recorded, evaluate_twins, sides_of_pair
 from tasks.extensions.invariants.invariants_options import InvariantsOptions

@@ -1,0 +1,163 @@
+"""Notes each call of a trainer's step: its time, and the scalars that it returns; ends the program after so many calls.
+
+For programs whose log nobody can read. Nothing waits for a device: a scalar is written when it is ready.
+"""
+
+import atexit
+import json
+import re
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+from maxview_probe.observe import jaxprs
+from maxview_probe.observe import observation_files as files
+from maxview_probe.observe.find_step import MAX_INSPECTED
+from maxview_probe.observe.jit_hook import ArgsKwargs, Call, in_trace
+from maxview_probe.observe.observation_files import RecorderSettings
+from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
+
+LOSS = "loss"
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+class CallMeter:
+    """The `Recorder` of a run whose calls are noted."""
+
+    def __init__(self, settings: RecorderSettings):
+        self.settings = settings
+        self.name: str | None = None  # the step's function, once found
+        self.inspected: Counter[str] = Counter()  # function name → calls that were not the step
+        self.last = 0.0  # when the last call returned, or when the step was found
+        self.calls = 0
+        self.waiting: deque[tuple[float, dict[str, Any]]] = deque()  # seconds and scalars of calls not yet written
+        self.written = 0
+        self.file: Any = None  # opened by the process that claims the step
+        atexit.register(self.write, wait=True)
+
+    def prepare(self, function: Any) -> Any:
+        return function
+
+    def wants(self, name: str) -> bool:
+        return False
+
+    def before_compile(self, name: str, closed: Any, lowered: Any) -> None:
+        self.look_at(name, lambda: closed.jaxpr)
+
+    def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
+        return None
+
+    def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
+        raise AssertionError("no call is wanted")
+
+    def fail(self, name: str, error: Exception) -> None:
+        pass
+
+    def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
+        if self.name is None:
+            if self.inspected[name] < MAX_INSPECTED and not in_trace((args, kwargs)):
+                self.look_at(name, lambda: jitted.trace(*args, **kwargs).jaxpr.jaxpr)
+        elif name == self.name and self.calls == self.settings.end_after and not in_trace((args, kwargs)):
+            self.end()
+
+    def look_at(self, name: str, jaxpr: Callable[[], Any]) -> None:
+        """Find the step by what it computes; the first one found is the step from then on."""
+        if self.name is not None:
+            return
+        self.inspected[name] += 1
+        try:
+            if not jaxprs.is_step(name, jaxpr()):
+                return
+        except Exception as error:
+            print_on_stderr(f"a call of {name} cannot be looked at: {describe_error(error)}")
+            return
+        self.name, self.last = name, time.perf_counter()
+        if files.claim(self.settings.folder):
+            self.file = (self.settings.folder / files.CALLS).open("w", encoding="utf-8")
+
+    def after_other(self, name: str, given: Any, results: Any) -> None:
+        if name != self.name or in_trace(results):
+            return
+        if self.calls == self.settings.end_after:  # a program that was compiled ahead of time
+            self.end()
+        self.calls += 1
+        now = time.perf_counter()
+        if self.file is not None:
+            self.waiting.append((now - self.last, dict(scalars_of(results, given))))
+            self.write()
+        self.last = now
+
+    def write(self, *, wait: bool = False) -> None:
+        """Write the calls whose scalars are ready, in their order; all of them, if `wait`."""
+        while self.waiting and (wait or all(is_ready(one) for one in self.waiting[0][1].values())):
+            seconds, scalars = self.waiting.popleft()
+            values = {name: float(one) for name, one in scalars.items()}
+            self.file.write(json.dumps({"step": self.written, "step_time_s": round(seconds, 6), **values}) + "\n")
+            self.file.flush()
+            self.written += 1
+
+    def end(self) -> None:
+        """End the program as if its last line had been reached: its own clean-up runs."""
+        print_on_stderr(f"ended after {self.calls} calls of {self.name}, as asked")
+        raise SystemExit(0)
+
+
+def is_ready(array: Any) -> bool:
+    """Whether the value of an array can be read without waiting."""
+    ready = getattr(array, "is_ready", None)
+    return ready is None or bool(ready())
+
+
+def scalars_of(results: Any, given: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and array of each floating-point scalar that a step returns, without those of its state; loss first.
+
+    A part of the results with the arrays of a part of the arguments is state. A scalar has the last word of its path
+    as its name; the one whose name has the word "loss", or the only one, is the loss.
+    """
+    state = {shape_of(part) for part in parts_of(given)}
+    found: dict[str, Any] = {}
+    for path, part in parts_with_paths(results):
+        if jax.tree_util.tree_leaves(part) and shape_of(part) in state:
+            continue
+        for below, leaf in jax.tree_util.tree_flatten_with_path(part)[0]:
+            if getattr(leaf, "shape", None) == () and "float" in str(getattr(leaf, "dtype", "")) and is_whole(leaf):
+                words = _WORD.findall(path + jax.tree_util.keystr(below))
+                name = words[-1] if words else f"result {len(found)}"
+                found[name if name not in found else f"{name} {len(found)}"] = leaf
+    losses = [name for name in found if LOSS in name.lower()] or (list(found) if len(found) == 1 else [])
+    first = LOSS if LOSS in found else next(iter(losses), None)
+    if first is not None:
+        yield LOSS, found.pop(first)
+    yield from found.items()
+
+
+def is_whole(array: Any) -> bool:
+    """Whether this process has the array's value."""
+    return bool(getattr(array, "is_fully_addressable", True) or getattr(array, "is_fully_replicated", False))
+
+
+def parts_of(tree: Any) -> Iterator[Any]:
+    """Yield the arguments, and the members of those that are tuples or lists."""
+    for part in (*tree[0], *tree[1].values()):
+        yield part
+        if type(part) in (tuple, list):
+            yield from part
+
+
+def parts_with_paths(results: Any) -> Iterator[tuple[str, Any]]:
+    """Yield path and value of the members of nested tuples and lists."""
+    if type(results) not in (tuple, list):
+        yield "", results
+        return
+    for number, part in enumerate(results):
+        for path, inner in parts_with_paths(part):
+            yield f"[{number}]{path}", inner
+
+
+def shape_of(part: Any) -> tuple[Any, ...]:
+    """Return the structure of a tree, and the shape and type of its arrays."""
+    leaves, tree = jax.tree_util.tree_flatten(part)
+    return tree, *((getattr(leaf, "shape", None), str(getattr(leaf, "dtype", type(leaf)))) for leaf in leaves)

@@ -1,0 +1,40 @@
+"""Finds the trainer's source line of an operation in its traceback."""
+
+import os
+import re
+import sys
+from typing import Any
+
+# Files of Python, JAX and packages around JAX. Their frames are skipped: the place is the trainer's calling line.
+LIBRARIES = re.compile(
+    r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|chex|absl|qwix|aqt|penzai|equinox|haiku)/"
+    r"|/lib/python3[.\d]*/(?!(?:site|dist)-packages/)|<frozen|/maxview_probe/|/jax/_src/"
+)
+_cache: dict[int, list[Any]] = {}  # id of a traceback → its place
+_held: list[Any] = []  # keeps the tracebacks alive whose ids are keys of _cache
+
+
+def place_of_equation(equation: Any) -> list[Any]:
+    """Return `[file, line, function, short file]` of the innermost frame outside of libraries, else empty fields."""
+    traceback = equation.source_info.traceback
+    if traceback is None:
+        return ["", 0, "", ""]
+    found = _cache.get(id(traceback))
+    if found is None:
+        _held.append(traceback)
+        found = _cache[id(traceback)] = _read(traceback)
+    return found
+
+
+def _read(traceback: Any) -> list[Any]:
+    for frame in traceback.frames:
+        if not LIBRARIES.search(frame.file_name):
+            return [frame.file_name, frame.line_num, frame.function_name, relative_path(frame.file_name)]
+    return ["", 0, "", ""]
+
+
+def relative_path(file: str) -> str:
+    """Return a file's path relative to its folder on sys.path, equal for two checkouts; else its whole path."""
+    folders = [os.path.join(os.path.abspath(place), "") for place in sys.path]
+    above = max((folder for folder in folders if file.startswith(folder)), key=len, default="")
+    return file.removeprefix(above)
