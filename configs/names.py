@@ -51,6 +51,11 @@ def list_names(kind: Kind, *, root: Path = CONFIG_ROOT) -> tuple[str, ...]:
     return tuple(sorted({path.stem for folder in _folders(root) for path in (folder / kind).glob("*.yml")}))
 
 
+def typed_names() -> tuple[str, ...]:
+    """Return the names of the comparisons that were typed as commands; they are found, but not listed."""
+    return tuple(path.stem for path in (default_cache() / TYPED / "comparisons").glob("*.yml"))
+
+
 def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
     """Return the path of KIND/NAME.yml: the project's, else that in configs/, else that of a typed command.
 

@@ -9,6 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import pairwise
 
 import cyclopts
 
@@ -176,7 +177,8 @@ def read_typed(words: list[str]) -> list[str]:
         raise ValueError(f"'{options[0]:.80}' names a comparison, and a command is typed after --: give one of them")
     from tasks.resolve.typed_command import write_typed
 
-    return ["compare", write_typed(words[at + 1 :], steps), *options]
+    baseline = next((after for before, after in pairwise(options) if before == "--baseline"), "")
+    return ["compare", write_typed(words[at + 1 :], steps, baseline=baseline), *options]
 
 
 def check_arguments(arguments: Sequence[str]) -> None:

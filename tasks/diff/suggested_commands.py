@@ -10,7 +10,7 @@ from pathlib import Path
 
 from configs.comparison import load_comparison, load_target
 from configs.load import COMMAND_LINE
-from configs.names import list_names
+from configs.names import list_names, typed_names
 from configs.trainers import trainer_class
 from tasks.diff.cover_change import is_uncovered, suggest_case
 from tasks.diff.decide import MIN_REPEATS, ONE_RUN
@@ -173,7 +173,10 @@ def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candida
 
 def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
     """Return the options of both arms beyond the comparison's file: baseline, refs, repository, packages, `--aa`."""
-    words, spec = [], load_comparison(plans[0].comparison)
+    words = []
+    named = plans[0].comparison in list_names("comparisons") or plans[0].comparison in typed_names()
+    spec = load_comparison(plans[0].comparison) if named else None
+    pythons = {arm.name: f"python {arm.python}" for arm in spec.arms} if spec else {}
     if plans[0].blessed:
         words += ["--baseline", plans[0].blessed]
     if all(plan.ref for plan in plans):  # otherwise the comparison's file names the refs
@@ -181,12 +184,12 @@ def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
             edited = plan.version is not None and plan.version.changed  # such a name cannot be typed
             words += [option, str(plan.commit)[:9] if edited else str(plan.ref)]
         places = {plan.repository for plan in plans}
-        named = [place for place in places if place and place != spec.repository]
-        words += ["--repository", *named] if len(places) == len(named) == 1 else []
-    for plan, arm in zip(plans, spec.arms, strict=True):
+        others = [place for place in places if place and not (spec and place == spec.repository)]
+        words += ["--repository", *others] if len(places) == len(others) == 1 else []
+    for plan in plans:
         for word in plan.software:
             # only a comparison's file can name an image and a command
-            if not word.startswith(("image ", "command ")) and word != f"python {arm.python}":
+            if not word.startswith(("image ", "command ")) and word != pythons.get(plan.arm):
                 words += ["--with", f"{plan.arm}:{word.removeprefix('python ')}"]
     return words + (["--aa"] if any(plan.aa for plan in plans) else [])
 

@@ -1,7 +1,6 @@
 """Gives a run whose log has no step the calls of its step that the recorder noted: rows in its log, and metrics."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,6 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _show(row: dict[str, Any]) -> str:
-    """Return a row as MaxText prints it, with the loss in seven digits."""
-    loss = row.get("loss")
-    shown = f", loss: {loss:.7g}" if loss is not None and math.isfinite(loss) else f", loss: {loss}" if loss else ""
-    return f"completed step: {row['step']}, seconds: {row['step_time_s']:.6f}{shown}"
+    """Return a row as MaxText prints it; the metrics have its loss in full precision."""
+    loss = f", loss: {row['loss']:.3f}" if "loss" in row else ""
+    return f"completed step: {row['step']}, seconds: {row['step_time_s']:.6f}{loss}"

@@ -32,10 +32,11 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 NAME_LENGTH = 40
 
 
-def write_typed(words: Sequence[str], steps: int | None = None) -> str:
+def write_typed(words: Sequence[str], steps: int | None = None, *, baseline: str = "") -> str:
     """Write the comparison of a command, and return its name. Raises ConfigError.
 
     words: the command as typed in the working folder. steps: a run is ended after so many; None: by its command.
+    baseline: a ref in place of the main branch.
     """
     if not words:
         raise ConfigError(["type the command after `--`: maxview compare -- python train.py"])
@@ -57,7 +58,7 @@ def write_typed(words: Sequence[str], steps: int | None = None) -> str:
         command["within"] = str(here.relative_to(clone))
     if steps is not None and not any("{steps}" in word for word in given):
         command["ended"] = True
-    arms = [{"name": "baseline", "ref": _main_branch(clone)}, {"name": "branch", "ref": "."}]
+    arms = [{"name": "baseline", "ref": baseline or _main_branch(clone)}, {"name": "branch", "ref": "."}]
     comparison = {
         "trainer": "command", "command": command, "repository": str(clone), "target": _target_here(), "cases": [CASE],
         "repeats": 3, "tolerances": "default", "arms": [arm | ({"python": python} if python else {}) for arm in arms],

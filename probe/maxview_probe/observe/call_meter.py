@@ -119,9 +119,7 @@ def scalars_of(results: Any, given: Any) -> Iterator[tuple[str, Any]]:
     """
     state = {shape_of(part) for part in parts_of(given)}
     found: dict[str, Any] = {}
-    for path, part in parts_with_paths(results):
-        if jax.tree_util.tree_leaves(part) and shape_of(part) in state:
-            continue
+    for path, part in parts_without(state, results):
         for below, leaf in jax.tree_util.tree_flatten_with_path(part)[0]:
             if getattr(leaf, "shape", None) == () and "float" in str(getattr(leaf, "dtype", "")) and is_whole(leaf):
                 words = _WORD.findall(path + jax.tree_util.keystr(below))
@@ -140,20 +138,21 @@ def is_whole(array: Any) -> bool:
 
 
 def parts_of(tree: Any) -> Iterator[Any]:
-    """Yield the arguments, and the members of those that are tuples or lists."""
+    """Yield the arguments that are trees, and the members of those that are tuples or lists."""
     for part in (*tree[0], *tree[1].values()):
-        yield part
-        if type(part) in (tuple, list):
-            yield from part
+        inner = part if type(part) in (tuple, list) else ()
+        yield from (one for one in (part, *inner) if len(jax.tree_util.tree_leaves(one)) > 1)
 
 
-def parts_with_paths(results: Any) -> Iterator[tuple[str, Any]]:
-    """Yield path and value of the members of nested tuples and lists."""
+def parts_without(state: set[tuple[Any, ...]], results: Any) -> Iterator[tuple[str, Any]]:
+    """Yield path and value of the members of nested tuples and lists that are no part of the state."""
+    if shape_of(results) in state:
+        return
     if type(results) not in (tuple, list):
         yield "", results
         return
     for number, part in enumerate(results):
-        for path, inner in parts_with_paths(part):
+        for path, inner in parts_without(state, part):
             yield f"[{number}]{path}", inner
 
 

@@ -217,7 +217,7 @@ def test_a_case_without_a_placeholder_in_the_command_is_refused(plans_of: Plans,
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("--steps={steps}", "--steps=3", r"no word has \{steps\}"),
+        ("checkpoints: checkpoints", "within: sub", r"a subfolder is only started in a copy"),
         (
             "{learning_rate}",
             "{learning_rat}",
