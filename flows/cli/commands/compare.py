@@ -23,6 +23,9 @@ def compare(
 ) -> int:
     """Train both arms of a comparison and report their differences.
 
+    In the clone of any JAX trainer, its command after `--` needs no comparison: the main branch is compared with the
+    working tree. `--steps N` ends each run after N steps.
+
     Parameters
     ----------
     name
