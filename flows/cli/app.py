@@ -162,23 +162,35 @@ def check_command(words: Sequence[str]) -> None:
 
 
 def read_typed(words: list[str]) -> list[str]:
-    """Return the words with the name of a comparison in place of a command that is typed after `--`."""
-    if words[:1] != ["compare"] or "--" not in words:
+    """Return the words with the name of a comparison, or of a twin's file, in place of a command typed after `--`."""
+    if words[:1] not in (["compare"], ["invariants"]) or "--" not in words:
         return words
     at = words.index("--")
-    options, steps = words[1:at], None
-    if "--steps" in options:
-        place = options.index("--steps")
-        text = options[place + 1] if place + 1 < len(options) else ""
-        if not text.isdecimal() or not int(text):
-            raise ValueError(f"--steps must be the number of steps of each run, got {text!r:.40}")
-        steps, options = int(text), options[:place] + options[place + 2 :]
+    options, typed = words[1:at], words[at + 1 :]
     if options and not options[0].startswith("-"):
         raise ValueError(f"'{options[0]:.80}' names a comparison, and a command is typed after --: give one of them")
-    from tasks.resolve.typed_command import write_typed
+    from tasks.resolve.typed_command import write_typed, write_typed_twin
 
+    if words[0] == "invariants":
+        left, right = take_option(options, "--left") or "", take_option(options, "--right") or ""
+        file, python = write_typed_twin(typed, left, right)
+        own = ["--with", python] if python and "--with" not in options else []
+        return ["invariants", "--trainer", "command", "--twin", str(file), *own, *options]
+    steps = take_option(options, "--steps")
+    if steps is not None and (not steps.isdecimal() or not int(steps)):
+        raise ValueError(f"--steps must be the number of steps of each run, got {steps!r:.40}")
     baseline = next((after for before, after in pairwise(options) if before == "--baseline"), "")
-    return ["compare", write_typed(words[at + 1 :], steps, baseline=baseline), *options]
+    return ["compare", write_typed(typed, int(steps) if steps else None, baseline=baseline), *options]
+
+
+def take_option(options: list[str], name: str) -> str | None:
+    """Remove an option with its value from the words, and return the value; None if it is not there."""
+    if name not in options:
+        return None
+    at = options.index(name)
+    value = options[at + 1] if at + 1 < len(options) else ""
+    del options[at : at + 2]
+    return value
 
 
 def check_arguments(arguments: Sequence[str]) -> None:

@@ -38,21 +38,8 @@ def write_typed(words: Sequence[str], steps: int | None = None, *, baseline: str
     words: the command as typed in the working folder. steps: a run is ended after so many; None: by its command.
     baseline: a ref in place of the main branch.
     """
-    if not words:
-        raise ConfigError(["type the command after `--`: maxview compare -- python train.py"])
+    clone, given, python = _read_command(words)
     here = Path.cwd()
-    try:
-        clone = Path(check_repository(str(here)))
-    except ConfigError as error:
-        raise ConfigError(
-            [f"{here} is no git clone, and the versions to compare are its branches: change to your trainer's clone"]
-        ) from error
-    given = [_as_template(word, clone) for word in words]
-    python = _find_python(words[0], here, clone)
-    if python:
-        given[0] = "{python}"
-    elif shutil.which(words[0]) is None and not (here / words[0]).exists():
-        raise ConfigError([f"{words[0]}: there is no such program; type the command as you start it: python train.py"])
     command: dict[str, object] = {"argv": given, "copied": True}
     if here != clone and here.is_relative_to(clone):
         command["within"] = str(here.relative_to(clone))
@@ -73,6 +60,49 @@ def write_typed(words: Sequence[str], steps: int | None = None, *, baseline: str
     write_atomically(folder / "cases" / f"{CASE}.yml", "# The command as it was typed.\n")
     write_atomically(folder / "comparisons" / f"{name}.yml", text)
     return name
+
+
+def write_typed_twin(words: Sequence[str], left: str, right: str) -> tuple[Path, str]:
+    """Write the twin of a command that must compute one function with the words `left` and `right` behind it.
+
+    Return the twin's file, and the command's Python (empty: it is no Python). Raises ConfigError.
+    """
+    clone, given, python = _read_command(words)
+    if Path.cwd() != clone:
+        raise ConfigError([f"{Path.cwd()} is not the clone's root: change to {clone}"])
+    # a twin's words have no doubled braces
+    plain = [word.replace("{{", "{").replace("}}", "}") for word in given]
+    twin = {
+        "title": f"{left or 'as typed'} = {right or 'as typed'}", "why": "You typed that both compute one function.",
+        "trainers": ["command"], "command": plain, "folder": str(clone), "copied": True,
+        "left": shlex.split(left), "right": shlex.split(right),
+    }  # fmt: skip
+    text = json.dumps(twin, indent=1) + "\n"
+    folder = default_cache() / TYPED / "twins"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{_name_of(words, text)}.yml"
+    write_atomically(path, text)
+    return path, python
+
+
+def _read_command(words: Sequence[str]) -> tuple[Path, list[str], str]:
+    """Return the clone, the command as a template, and its Python (empty: it is no Python). Raises ConfigError."""
+    if not words:
+        raise ConfigError(["type the command after `--`, for example: -- python train.py"])
+    here = Path.cwd()
+    try:
+        clone = Path(check_repository(str(here)))
+    except ConfigError as error:
+        raise ConfigError(
+            [f"{here} is no git clone, and the versions to compare are its branches: change to your trainer's clone"]
+        ) from error
+    given = [_as_template(word, clone) for word in words]
+    python = _find_python(words[0], here, clone)
+    if python:
+        given[0] = "{python}"
+    elif shutil.which(words[0]) is None and not (here / words[0]).exists():
+        raise ConfigError([f"{words[0]}: there is no such program; type the command as you start it: python train.py"])
+    return clone, given, python
 
 
 def _as_template(word: str, clone: Path) -> str:

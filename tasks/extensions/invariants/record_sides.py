@@ -14,6 +14,7 @@ from tasks.experiments.observe_arm import end_after, make_run_folder, read_ended
 from tasks.experiments.recordings import IDENTITY
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import run_to_end, start_folder
+from tasks.launch.local.program_copy import copy_program
 from tasks.launch.logs import read_exit_code
 from tasks.observe.recorder import VARIABLE, prepare_recorder
 from tasks.records import Observation, RunPlan
@@ -111,6 +112,7 @@ def _commands(side: RecordedSide) -> Iterator[dict[str, Any]]:
     if side.folder.exists():
         shutil.rmtree(side.folder)
     moved = make_run_folder(side.plan, side.folder)
+    copy_program(moved)
     if side.resumed is not None:
         yield _command(end_after(moved, side.resumed), side.folder / BEFORE_LOG, {}, "")
         moved = end_after(moved, moved.config["steps"])  # the run before it has left its own number in the config

@@ -68,6 +68,7 @@ class Twin(Frozen):
     # a custom program
     command: tuple[str, ...] = ()
     folder: str = "."
+    copied: bool = False  # each side runs in a copy of the folder
     environment: dict[Variable, str] = {}
     devices: Annotated[int, Field(ge=1)] = 1
 

@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tasks.experiments.recordings import Both
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.twin_files import FOLDER, SEVERAL_DEVICES, SIDES, Twin, count_devices
 from tasks.records import ArmOverrides, RunPlan
+from tasks.records.plan import WORK, RunFiles
 from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.commands import make_command
@@ -204,11 +206,14 @@ def _plan_commands(request: InvariantsOptions, twin: Twin, out: Path) -> Both[Ru
     commit, dirty = trainer_commit(folder, ())
     plans = []
     for side, words in zip(SIDES, twin.sides, strict=True):
-        argv = tuple(word.replace("{python}", python) for word in (*twin.command, *(words or ())))
-        source = digest_program(folder, argv)
-        facts = {"argv": argv, "folder": str(folder), "environment": twin.environment, "source": source}
+        given = tuple(word.replace("{python}", python) for word in (*twin.command, *(words or ())))
+        source = digest_program(folder, given)
+        facts = {"argv": given, "folder": str(folder), "environment": twin.environment, "source": source}
         identity = hash_identity(facts | {"devices": twin.devices})
         run_name = name_run_folder(twin.name, side, 0, identity)
+        directory = out.absolute() / "runs" / run_name
+        places = {"{out}": str(directory), "{checkout}": str(directory / WORK) if twin.copied else str(folder)}
+        argv = tuple(reduce(lambda word, one: word.replace(*one), places.items(), word) for word in given)
         plans.append(
             RunPlan(
                 comparison=NAME,
@@ -228,9 +233,10 @@ def _plan_commands(request: InvariantsOptions, twin: Twin, out: Path) -> Both[Ru
                 argv=argv,
                 time_limit_s=target.time_limit_s,
                 run_name=run_name,
-                directory=str(out.absolute() / "runs" / run_name),
+                directory=str(directory),
                 identity=identity,
                 start_folder=str(folder),
+                files=RunFiles(copy_at="." if twin.copied else None),
             )
         )
     return plans[0], plans[1]

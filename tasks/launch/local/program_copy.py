@@ -26,7 +26,7 @@ def copy_program(plan: RunPlan) -> None:
         return
     unfinished = Path(f"{copy}.tmp")
     shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(program, unfinished, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", ".git"))
+    shutil.copytree(program, unfinished, symlinks=True, ignore=shutil.ignore_patterns(*NO_DATA))
     if plan.repository and not is_address(plan.repository):
         _add_ignored(Path(plan.repository), unfinished)
     unfinished.rename(copy)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import COMMANDS, EXAMPLES, app, call_command
+from flows.cli.app import COMMANDS, EXAMPLES, app, call_command, read_typed
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
@@ -294,3 +294,54 @@ def test_a_terminal_shows_a_sign_of_life_before_anything_is_loaded() -> None:
     assert b"cyclopts" not in before
     assert b"cyclopts" in after
     assert shown.endswith(b"\x1b[K")
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        (["compare", "--only", "time", "--", "python", "t.py", "--", "x"], ["compare", "NAME", "--only", "time"]),
+        (["compare", "--steps", "9", "--", "python", "t.py"], ["compare", "NAME"]),
+        (["compare", "linen-vs-nnx"], ["compare", "linen-vs-nnx"]),
+        (["scrape", "--", "-"], ["scrape", "--", "-"]),
+        (
+            ["invariants", "--left", "-a 1", "--right", "-a 2", "--full", "--", "python", "t.py"],
+            ["invariants", "--trainer", "command", "--twin", "/twin.yml", "--with", "/python", "--full"],
+        ),
+    ],
+)
+def test_a_command_after_two_dashes_is_a_comparison(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], read: list[str]
+) -> None:
+    from tasks.resolve import typed_command
+
+    typed = words[words.index("--") + 1 :] if "--" in words else []
+    given: list[object] = []
+
+    def write(words: list[str], steps: int | None, *, baseline: str) -> str:
+        given.append((words, steps, baseline))
+        return "NAME"
+
+    def write_twin(words: list[str], left: str, right: str) -> tuple[str, str]:
+        given.append((words, left, right))
+        return "/twin.yml", "/python"
+
+    monkeypatch.setattr(typed_command, "write_typed", write)
+    monkeypatch.setattr(typed_command, "write_typed_twin", write_twin)
+    assert read_typed(list(words)) == read
+    if words[0] == "compare" and typed:
+        assert given == [(typed, 9 if "--steps" in words else None, "")]
+    if words[0] == "invariants":
+        assert given == [(typed, "-a 1", "-a 2")]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare", "linen-vs-nnx", "--", "python"], "'linen-vs-nnx' names a comparison"),
+        (["compare", "--steps", "x", "--", "python"], "--steps must be the number of steps of each run, got 'x'"),
+        (["compare", "--steps", "--", "python"], "--steps must be the number of steps of each run, got ''"),
+    ],
+)
+def test_a_typed_command_with_wrong_words_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_typed(words)

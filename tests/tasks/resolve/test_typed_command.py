@@ -12,7 +12,10 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from configs.names import find, list_names
-from tasks.resolve.typed_command import CASE, write_typed
+from tasks.extensions.invariants.invariants_options import InvariantsOptions
+from tasks.extensions.invariants.twin_files import read_twin
+from tasks.extensions.invariants.twin_plans import plan_twins
+from tasks.resolve.typed_command import CASE, write_typed, write_typed_twin
 
 
 def git(folder: Path, *words: str) -> None:
@@ -126,6 +129,30 @@ def test_a_clone_without_a_main_branch_is_refused(clone: Path) -> None:
         write_typed(["python", "train.py"])
     spec = load_comparison(write_typed(["python", "train.py"], baseline="HEAD~1"))
     assert spec.arms[0].ref == "HEAD~1"
+
+
+# ---------------------------------------------------------------- two command lines
+
+
+def test_a_typed_twin_is_a_file_with_both_sides(clone: Path) -> None:
+    path, python = write_typed_twin(["python", "train.py", '{"lr": 1}', "{out}"], "--batch 8", "--batch '4 2'")
+    twin = read_twin(path)
+    assert twin.command == ("{python}", "train.py", '{"lr": 1}', "{out}")
+    assert twin.sides == (("--batch", "8"), ("--batch", "4 2"))
+    assert (twin.folder, twin.copied) == (str(clone), True)
+    assert Path(python).name.startswith("python")
+    pair = plan_twins(InvariantsOptions(trainer="command", software=(python,)), [twin], clone.parent / "o")[0][0]
+    assert pair.plans is not None
+    left, right = pair.plans
+    assert left.argv == (python, "train.py", '{"lr": 1}', left.directory, "--batch", "8")
+    assert left.directory != right.directory
+    assert left.source == f"{left.directory}/work"
+
+
+def test_a_twin_that_does_not_differ_is_refused() -> None:
+    path, _ = write_typed_twin(["python", "train.py"], "", "")
+    with pytest.raises(ConfigError, match="left and right are equal"):
+        read_twin(path)
 
 
 # ---------------------------------------------------------------- a project's own folder
