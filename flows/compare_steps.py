@@ -25,7 +25,7 @@ from tasks.diff.suggested_commands import add_next, add_next_of_experiments
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
 from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
-from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, record_arms
+from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, read_ends, record_arms
 from tasks.experiments.same_data import compare_recorded
 from tasks.experiments.same_function import compare_functions
 from tasks.experiments.stand_in import find_stand_ins
@@ -240,7 +240,8 @@ def experiments_step(
 ) -> ComparisonRecord:
     """Compare the programs of two plans by experiments, without training. Starts both trainers for a few steps.
 
-    Raises ValueError if a step cannot be recorded, because nothing can then be compared.
+    A trainer that fails before its step is a death, with its cause. Raises ValueError if a step cannot be recorded for
+    another reason, because nothing can then be compared.
     """
     case, names = plans[0], (plans[0].arm, plans[1].arm)
     say = partial(_report, case.case)
@@ -248,6 +249,12 @@ def experiments_step(
     small, stands_for = find_stand_ins(request, case.case, plans, store.path) if "function" in only else (plans, "")
     here = plans if "time" in only and all(plan.backend == "local" for plan in plans) else small
     observations = record_arms(here, (folder / SIDES[0], folder / SIDES[1]))
+    logs = (folder / SIDES[0] / LOG, folder / SIDES[1] / LOG)
+    texts = (str(logs[0]), str(logs[1]))
+    ends = read_ends(observations, logs, here)
+    if any(ends):
+        found = Experiments(plans=plans, observations=observations, logs=texts, asked=tuple(only), ends=ends)
+        return add_next_of_experiments(compare_by_experiments(found), plans)
     if problem := name_problem(observations, names):
         raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
     paths = [folder / side / PROGRAM for side in SIDES]
@@ -276,9 +283,8 @@ def experiments_step(
     ran = (read_ran_lines([folder / SIDES[0]]), read_ran_lines([folder / SIDES[1]]))
     coverage = name_cases(cover_programs(here, observations, ran, function, wanted), here[1], store)
     data = compare_recorded(folder, say) if "function" in only else None
-    logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
     found = Experiments(
-        plans=plans, observations=observations, logs=logs, asked=tuple(only), program=program, turns=turns,
+        plans=plans, observations=observations, logs=texts, asked=tuple(only), program=program, turns=turns,
         function=function, data=data, coverage=coverage,
     )  # fmt: skip
     return add_next_of_experiments(compare_by_experiments(found), plans)

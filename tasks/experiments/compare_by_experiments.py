@@ -18,6 +18,7 @@ from tasks.diff.decide_by_function import rounding_row
 from tasks.diff.floors import floor_of_function, has_same_program, run_one_executable
 from tasks.diff.metric_rows import make_row
 from tasks.diff.program_time_rows import program_time_row, turned_memory_row
+from tasks.diff.run_events import death_row
 from tasks.experiments.recordings import Both
 from tasks.metrics.result_metrics import FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
@@ -61,13 +62,14 @@ class Experiments(Frozen):
     function: FunctionComparison | None = None
     coverage: ChangeCoverage | None = None
     data: DataComparison | None = None
+    ends: Both[RunReading | None] = (None, None)  # the logs of trainers that failed before their step
 
 
 def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     """Return the comparison of two arms that were not trained. Its headline says what was not tried."""
     plan = found.plans[0]
     rules = plan.rules or load_verdict_rules(plan.comparison, plan.target)
-    runs = [run_of(*one) for one in zip(found.plans, found.observations, found.logs, strict=True)]
+    runs = [run_of(*one) for one in zip(found.plans, found.observations, found.logs, found.ends, strict=True)]
     left, right = (ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in runs)
     arms = (left, right)
     every = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=plan.aa, parities=())
@@ -75,6 +77,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     floors = list(_floors(found.program, found.function))
     proved = run_one_executable(arms, floors)
     rows: list[MetricDiff] = []
+    rows += [death_row(arms, survived="its step was recorded")] if any(arm.dead for arm in arms) else []
     cells = Measured(text="one program")
     if "time" in found.asked and proved:
         decision = Decision(verdict="same", reason="both arms have one program", evidence=ONE_PROGRAM)
@@ -96,6 +99,8 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     never = [later if one == LATER else one for one in NEVER_TRIED]
     *left_out, last = [*(words for name, words in QUESTIONS.items() if name not in found.asked), *never]
     not_tried = f"nothing was trained: {', '.join(left_out)} and {last} were not tried"
+    if any(arm.dead for arm in arms):
+        not_tried = "nothing was trained, and without both steps nothing was compared"
     return ComparisonRecord(
         id=experiments_id(found.plans),
         comparison=plan.comparison,
@@ -171,8 +176,11 @@ def _floors(program: ProgramExplanation | None, function: FunctionComparison | N
         yield floor_of_function(function)
 
 
-def run_of(plan: RunPlan, observation: Observation, log: str) -> RunRecord:
-    """Return the record of a run that was not trained, with the software of its recorded step."""
+def run_of(plan: RunPlan, observation: Observation, log: str, end: RunReading | None = None) -> RunRecord:
+    """Return the record of a run that was not trained, with the software of its recorded step.
+
+    end: its log, if the trainer failed before that step.
+    """
     software = observation.software
     environment = Environment(
         jax=software.get("jax"),
@@ -187,5 +195,7 @@ def run_of(plan: RunPlan, observation: Observation, log: str) -> RunRecord:
         exit_code=0,
         coverage=Coverage(complete=True),
     )
+    if end is not None:
+        reading = end.model_copy(update={"name": reading.name, "environment": environment})
     label = trainer_class(plan.trainer).label_run(plan, plan.commit)
     return RunRecord(plan=plan, arm=plan.arm, label=label, commit=plan.commit, log=log, reading=reading)

@@ -66,6 +66,29 @@ def test_another_initializer_is_a_change_though_the_program_is_one(maxview: Maxv
     assert row["reason"].endswith("differ: decoder.layers.self_attention.query.kernel")
 
 
+def test_a_branch_that_does_not_run_is_a_death_with_its_line(maxview: Maxview, clone: Path, tmp_path: Path) -> None:
+    layers = clone / "model" / "decoder" / "layers.py"
+    text = layers.read_text().replace(".astype(dtype)", ".astype(dtpye)", 1)
+    line = text[: text.index("dtpye")].count("\n") + 1
+    git(clone, "checkout", "-q", "-b", "typo", "main")
+    layers.write_text(text)
+    git(clone, "commit", "-q", "-a", "-m", "a typo")
+    refs = ("--repository", str(clone), "--baseline", "main", "--branch", "typo")
+    done = maxview("compare", "main-vs-branch", *SMALL, *refs, "--only", "function", "--out", "o", "--json")
+    assert done.returncode == 1, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["verdict"] == "regressed"
+    assert [finding["kind"] for finding in record["findings"] if finding["effect"] == "blocks"] == ["died"]
+    cause = record["candidate"]["cause_of_death"]
+    assert cause["place"] == f"model/decoder/layers.py:{line} in rms_norm"
+    assert (cause["type"], record["candidate"]["exit_code"]) == ("NameError", 1)
+    (page,) = (tmp_path / "o").glob("comparisons/*/*/*/index.html")
+    assert cause["place"] in page.read_text()
+    assert "normed = (wide" in page.read_text()  # the last lines of its log
+    argv = record["next_step"]["argv"]
+    assert argv[argv.index("--only") + 1] == "function"
+
+
 def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@localhost", *words], cwd=folder, check=True)
 
