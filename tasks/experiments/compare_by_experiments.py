@@ -1,6 +1,5 @@
 """Compares two arms by experiments on their programs, without training: the `ComparisonRecord` that pages show."""
 
-import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,14 +9,14 @@ from configs.trainers import trainer_class
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
-from tasks.diff.compare_runs import conclude
+from tasks.diff.compare_runs import conclude, page_id
 from tasks.diff.cover_change import change_row
 from tasks.diff.data_rows import data_row, find_data
 from tasks.diff.decide import ONE_PROGRAM
 from tasks.diff.decide_by_function import rounding_row
 from tasks.diff.floors import floor_of_function, has_same_program, run_one_executable
 from tasks.diff.metric_rows import make_row
-from tasks.diff.program_time_rows import program_time_row, turned_memory_row
+from tasks.diff.program_time_rows import find_disagreement, program_time_row, turned_memory_row
 from tasks.diff.run_events import death_row
 from tasks.experiments.recordings import Both
 from tasks.metrics.result_metrics import FIRST_CALL, FUNCTION
@@ -74,6 +73,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     arms = (left, right)
     every = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=plan.aa, parities=())
     findings = [one for one in every if one.kind in KINDS_WITHOUT_RUNS]
+    findings += find_disagreement(found.turns, rules.effects)
     floors = list(_floors(found.program, found.function))
     proved = run_one_executable(arms, floors)
     rows: list[MetricDiff] = []
@@ -102,7 +102,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     if any(arm.dead for arm in arms):
         not_tried = "nothing was trained, and without both steps nothing was compared"
     return ComparisonRecord(
-        id=experiments_id(found.plans),
+        id=page_id(plan.comparison, plan.case, found.plans),
         comparison=plan.comparison,
         case=plan.case,
         target=plan.target,
@@ -124,12 +124,6 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         asked=tuple(name for name in QUESTIONS if name in found.asked),
         not_tried=not_tried,
     )
-
-
-def experiments_id(plans: Both[RunPlan]) -> str:
-    """Return the id of the comparison of two plans without training. It differs from that of their runs."""
-    facts = ["without training", plans[0].comparison, plans[0].case, *(plan.identity for plan in plans)]
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10]
 
 
 def _missing_row(arms: tuple[ArmRuns, ArmRuns], problem: str) -> MetricDiff:
