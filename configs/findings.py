@@ -30,6 +30,7 @@ FindingKind = Literal[
     "no-effect", "last-digit",
     "recompiled",
     "log-disagrees", "repeated-steps", "same-log", "survived-exception",
+    "measurements-disagree",
 ]  # fmt: skip
 KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 

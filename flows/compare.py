@@ -26,6 +26,7 @@ from flows.compare_steps import (
     converge_step,
     diff_step,
     experiments_step,
+    find_earlier_runs,
     interleave_step,
     launch_step,
     repeat_step,
@@ -39,6 +40,7 @@ from flows.publish_steps import comment_step, publish_case, summarise_step
 from tasks.diff.assemble_case import CaseSteps, assemble_case
 from tasks.diff.compare_case import CaseRuns, bits_differ, data_may_differ, host_is_open, may_differ_in_time
 from tasks.diff.decide_noisy import chance_of
+from tasks.diff.evidence import with_evidence
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.host_loops import COST as HOST_COST
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
@@ -167,7 +169,9 @@ def compare_cases(
                 comparisons.append(publish_case(result, store))
                 continue
             own = list(group)
-            runs = assemble_case(own, list(run(own)), store, cases=cases_in_all, steps=CASE_STEPS)
+            trained = list(run(own))
+            trained += find_earlier_runs(trained, store)
+            runs = assemble_case(own, trained, store, cases=cases_in_all, steps=CASE_STEPS)
             records = list(runs.runs)
             if have_programs(records, store) or plans_of(records) is None:
                 runs = runs.model_copy(update={"turns": time_programs_of(runs, store, jobs, interleave_s)})
@@ -175,6 +179,7 @@ def compare_cases(
             runs = runs.model_copy(update={"function": compare_functions_of(request, runs, store)})
             if runs.function is not None and data_may_differ(runs):
                 runs = runs.model_copy(update={"data": compare_data_step(request, runs, store)})
+            runs = with_evidence(runs, store)
             if patience is None:
                 result = diff_step(runs, store)
             else:
@@ -357,7 +362,7 @@ def compare_programs_of(
     costs = [COST if one == "function" else say_cost(limits) for one in sorted(only)]
     EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {'; '.join(costs)}"))
     with slice_of(plans[0].target):
-        record: ComparisonRecord = experiments_step(both, request, only, limits, store)
+        record: ComparisonRecord = experiments_step(both, request, only, limits, store, cases)
     explained = find_plans_of_function(request, record, both, store)
     if explained is None and has_other_cost(record) and all(plan.backend == "local" for plan in plans):
         explained = both

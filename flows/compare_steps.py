@@ -15,23 +15,34 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from flows.step_parts import IO, show_link, show_text
-from tasks.diff.assemble_case import compare_kept, compare_saved
+from tasks.diff.assemble_case import assemble_case, compare_kept, compare_saved
 from tasks.diff.compare_case import CaseRuns, case_id, compare_case, read_past_noise
+from tasks.diff.compare_runs import page_id
 from tasks.diff.convergence import judge_convergence
 from tasks.diff.cover_change import cover_programs
+from tasks.diff.evidence import (
+    add_evidence,
+    keep,
+    keep_one_program,
+    keep_turns,
+    read_earlier_runs,
+    read_kept,
+    with_evidence,
+)
 from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next, add_next_of_experiments
-from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, experiments_id
+from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments
 from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.observe_arm import recorded_source
-from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, record_arms
+from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, read_ends, record_arms
+from tasks.experiments.runnable_arms import any_plans_of
 from tasks.experiments.same_data import compare_recorded
 from tasks.experiments.same_function import compare_functions
 from tasks.experiments.stand_in import find_stand_ins
 from tasks.ingest.loss_curves import loss_curve
-from tasks.ingest.run_record import build_record, read_run_log
+from tasks.ingest.run_record import adopt_run, build_record, read_run_log
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent, LogLine, rejoin_attempts, watch
@@ -173,6 +184,26 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
     return record
 
 
+def find_earlier_runs(runs: Sequence[RunRecord], store: Store) -> list[RunRecord]:
+    """Return the further finished runs of the same two versions, which an earlier comparison trained."""
+    plans = any_plans_of(runs)
+    if plans is None:
+        return []
+    comparison, case = plans[0].comparison, plans[0].case
+    directory = store.comparison(comparison, case, page_id(comparison, case, plans))
+    return adopt_runs(read_earlier_runs(directory, store, runs), plans)
+
+
+def adopt_runs(runs: Sequence[RunRecord], plans: Sequence[RunPlan]) -> list[RunRecord]:
+    """Return runs of earlier requests, with the names of this request. plans: one per arm."""
+    named = {plan.arm: plan for plan in plans}
+    return [
+        adopt_run(run, named[run.arm].model_copy(update={"argv": run.plan.argv}))
+        for run in runs
+        if run.plan is not None and run.arm in named
+    ]
+
+
 @task(name="judge convergence", task_run_name="judge convergence of {case}", **IO)
 def converge_step(
     case: str, runs: Sequence[RunRecord], target_loss: float | None, store: Store
@@ -201,7 +232,8 @@ def converge_step(
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
     """Compare a case's two arms, with the store's history of equal runs on the target."""
-    return add_next(compare_case(runs, past=read_past_noise(runs, store)), runs.runs, cases=runs.cases)
+    record = add_next(compare_case(runs, past=read_past_noise(runs, store)), runs.runs, cases=runs.cases)
+    return add_evidence(record, store.comparison(record.comparison, record.case, record.id))
 
 
 @task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
@@ -224,6 +256,8 @@ def interleave_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, limits: Turn
     Reuses the stored result of the same comparison.
     """
     directory = store.comparison(runs.comparison, runs.case, case_id(runs))
+    if (kept := keep_turns(read_kept(directory), limits.limit_s)) is not None:
+        return kept
     say = partial(_report, runs.case)
     found = interleave(plans, (plans[0].arm, plans[1].arm), Path(directory.path) / FOLDER, limits, say=say)
     get_run_logger().info("%s", found.problem or found.wall)
@@ -241,18 +275,33 @@ def time_hosts_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, chance: floa
 
 @task(name="experiments", task_run_name="compare the programs of {plans[0].case}", cache_policy=NO_CACHE)
 def experiments_step(
-    plans: tuple[RunPlan, RunPlan], request: Request, only: frozenset[Experiment], limits: TurnLimits, store: Store
+    plans: tuple[RunPlan, RunPlan],
+    request: Request,
+    only: frozenset[Experiment],
+    limits: TurnLimits,
+    store: Store,
+    cases: int,
 ) -> ComparisonRecord:
     """Compare the programs of two plans by experiments, without training. Starts both trainers for a few steps.
 
-    Raises ValueError if a step cannot be recorded, because nothing can then be compared.
+    The verdict is judged by these and all earlier measurements and runs of the two versions.
+    A trainer that fails before its step is a death, with its cause. Raises ValueError if a step cannot be recorded for
+    another reason, because nothing can then be compared.
     """
     case, names = plans[0], (plans[0].arm, plans[1].arm)
     say = partial(_report, case.case)
-    folder = Path(store.comparison(case.comparison, case.case, experiments_id(plans)).path) / FOLDER
+    directory = store.comparison(case.comparison, case.case, page_id(case.comparison, case.case, plans))
+    folder = Path(directory.path) / FOLDER
+    earlier = adopt_runs(read_earlier_runs(directory, store, ()), plans)
     small, stands_for = find_stand_ins(request, case.case, plans, store.path) if "function" in only else (plans, "")
     here = plans if "time" in only and all(plan.backend == "local" for plan in plans) else small
     observations = record_arms(here, (folder / SIDES[0], folder / SIDES[1]))
+    logs = (folder / SIDES[0] / LOG, folder / SIDES[1] / LOG)
+    texts = (str(logs[0]), str(logs[1]))
+    ends = read_ends(observations, logs, here)
+    if any(ends) and not earlier and not read_kept(directory).measurements:
+        found = Experiments(plans=plans, observations=observations, logs=texts, asked=tuple(only), ends=ends)
+        return add_next_of_experiments(compare_by_experiments(found), plans)
     if problem := name_problem(observations, names):
         raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
     paths = [folder / side / PROGRAM for side in SIDES]
@@ -268,25 +317,31 @@ def experiments_step(
     flags = [[plan.environment.get(name) for name in COMPILER_FLAGS] for plan in here]
     compiler = (observations[0].software, flags[0]) == (observations[1].software, flags[1])
     one = program is not None and program.answer == "same text" and compiler
-    turns = None
-    if "time" in only and not one:
+    if one:
+        keep_one_program(directory, only)
+    if "time" in only and not one and keep_turns(read_kept(directory), limits.limit_s) is None:
         turns = interleave(plans, names, folder, limits, say=say)
         get_run_logger().info("%s", turns.problem or turns.wall)
-    function = None
+        keep(directory, time=turns)
     if "function" in only and not one:
         place = folder / ("function" if stands_for and here is plans else "")
         function = compare_functions(small, names, place, stands_for=stands_for, say=say)
         get_run_logger().info("%s", function.sentence)
+        keep(directory, function=function)
+    if "function" in only:
+        keep(directory, data=compare_recorded(folder, say))
+    kept = read_kept(directory)
+    if earlier:
+        runs = with_evidence(assemble_case(plans, earlier, store, cases=cases), store)
+        return diff_step(runs, store)
     wanted = min(BATCHES, int(here[0].config["steps"]))
     ran = (read_ran_lines([folder / SIDES[0]]), read_ran_lines([folder / SIDES[1]]))
-    coverage = name_cases(cover_programs(here, observations, ran, function, wanted), here[1], store)
-    data = compare_recorded(folder, say) if "function" in only else None
-    logs = (str(folder / SIDES[0] / LOG), str(folder / SIDES[1] / LOG))
+    coverage = name_cases(cover_programs(here, observations, ran, kept.function, wanted), here[1], store)
     found = Experiments(
-        plans=plans, observations=observations, logs=logs, asked=tuple(only), program=program, turns=turns,
-        function=function, data=data, coverage=coverage,
+        plans=plans, observations=observations, logs=texts, asked=kept.asked, program=program, turns=kept.turns,
+        function=kept.function, data=kept.data, coverage=coverage,
     )  # fmt: skip
-    return add_next_of_experiments(compare_by_experiments(found), plans)
+    return add_evidence(add_next_of_experiments(compare_by_experiments(found), plans), directory)
 
 
 @task(name="compare the functions", task_run_name="compare the functions of {runs.case}", cache_policy=NO_CACHE)

@@ -21,7 +21,13 @@ from tasks.diff.memory_rows import memory_rows
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
 from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
 from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
-from tasks.diff.program_time_rows import NO_PROGRAM, judge_beyond_program, leave_to_runs, program_time_row
+from tasks.diff.program_time_rows import (
+    NO_PROGRAM,
+    find_disagreement,
+    judge_beyond_program,
+    leave_to_runs,
+    program_time_row,
+)
 from tasks.diff.rounding_band import rounding_band
 from tasks.diff.run_events import death_row
 from tasks.diff.same_code import draws_differ
@@ -55,6 +61,7 @@ from tasks.records import (
     MetricDiff,
     ProgramExplanation,
     ProgramTimes,
+    RunPlan,
     RunRecord,
     Verdict,
 )
@@ -110,6 +117,7 @@ def diff(
     findings = find_findings(
         arms, declared=frozenset(rules.declared), effects=effects_of(rules, function), aa=aa, parities=compared
     )
+    findings += find_disagreement(turns, rules.effects)
     floors = floors_of(arms, program, function)
     proved, excuse = run_one_executable(arms, floors), excuse_of(arms, floors)
     circumstances = (circumstances or Circumstances()).model_copy(update={"excuse": excuse})
@@ -312,8 +320,26 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def comparison_id(comparison: str, case: str, runs: Sequence[RunRecord]) -> str:
-    """Return the comparison's id, a hash of name, case and runs, so that equal runs have the same page address."""
+    """Return the id of the comparison of these runs: further repeats of two versions belong to the same page.
+
+    Given logs name no version: the id is a hash of all of them.
+    """
+    if all(run.plan for run in runs):
+        first: dict[str, RunPlan] = {}
+        for run in runs:
+            if run.plan is not None:
+                first.setdefault(run.arm, run.plan)
+        return page_id(comparison, case, list(first.values()))
     facts = [comparison, case, *(run.plan.identity if run.plan else Path(run.log).parent.name for run in runs)]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10]
+
+
+def page_id(comparison: str, case: str, plans: Sequence[RunPlan]) -> str:
+    """Return the id of the comparison of two versions. plans: of the first run of each arm.
+
+    It is a hash of name, case and identities, so that a page has one address, whatever was run or measured on it.
+    """
+    facts = [comparison, case, *(plan.identity for plan in plans)]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10]
 
 

@@ -45,6 +45,7 @@ OTHER_CODE = frozenset({"same-commit", "other-source", "other-trainer"})  # find
 PURPOSES: dict[StepKind, str] = {
     "resume": "Then this command continues the run that died from its last checkpoint, and reuses the others",
     "again": "This command trains both arms of this case",
+    "record again": "Then this command compares both again, and trains nothing",
     "train": "This command trains both arms of this case",
     "repeat": "This command repeats both arms:",
     "until decided": "This command repeats both arms as often as it takes:",

@@ -1,12 +1,13 @@
 """Judges the step time of two programs that took turns, and what runs show beyond it: the host loop, input, saves."""
 
+from configs.findings import Effects
 from configs.verdict_rules import Tolerance, VerdictRules
 from tasks.diff.arms import Arms
 from tasks.diff.decide import decide_exact, show_duration, show_threshold
 from tasks.diff.metric_rows import NOT_JUDGED, make_row
 from tasks.metrics.program_metrics import GIB, MEMORY
 from tasks.metrics.time_metrics import PROGRAM_TIME
-from tasks.records import Decision, Measured, MetricDiff, ProgramTimes, TimeRatio, Verdict
+from tasks.records import Decision, Finding, Measured, MetricDiff, ProgramTimes, TimeRatio, Verdict
 from tasks.records.text import counted, show_interval
 
 EVIDENCE = "programs in turns"
@@ -82,6 +83,14 @@ def program_time_row(arms: Arms, times: ProgramTimes | None, rules: VerdictRules
     right = left * (1 + times.wall.effect)
     cells = [Measured(value=one, text=f"{one:.{PROGRAM_TIME.decimals}f}") for one in (left, right)]
     return make_row(PROGRAM_TIME, (cells[0], cells[1]), arms, decide_program(times, tolerance_of_program(rules)))
+
+
+def find_disagreement(times: ProgramTimes | None, effects: Effects) -> list[Finding]:
+    """Return a finding if another measurement of the same programs contradicts `times`; else an empty list."""
+    effect = effects.get("measurements-disagree", "ignore")
+    if times is None or not times.contradicted or effect == "ignore":
+        return []
+    return [Finding(kind="measurements-disagree", effect=effect, message=f"step times disagree: {times.contradicted}")]
 
 
 def turned_memory_row(arms: Arms, times: ProgramTimes, rules: VerdictRules) -> MetricDiff | None:

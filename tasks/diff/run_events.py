@@ -29,6 +29,7 @@ def find_deaths(arms: Arms) -> Observations:
         reading, error = dead[0][1].reading, dead[0][1].reading.error
         after = seconds_between(reading.started, reading.ended)
         done = "before its first step" if reading.steps.is_empty() else f"after step {reading.steps['step'][-1]}"
+        done += f" at {error.place}" if error and error.place else ""
         cause = f": {error.reason}" if error else ""
         details = [error.type] if error and error.message else []
         details += [f"exit code {reading.exit_code}"] if reading.exit_code is not None else []
@@ -46,17 +47,22 @@ def _cause(number: int, reading: RunReading) -> tuple[str, Source | None]:
     return error.summary, Source(line=error.line, offset=error.offset, run=number)
 
 
-def death_row(arms: Arms) -> MetricDiff:
-    """Return the row with the end of both arms, for a death: *regressed* if only the candidate died, else *unknown*."""
-    cells = (_end_cell(arms[0]), _end_cell(arms[1]))
+def death_row(arms: Arms, survived: str = "") -> MetricDiff:
+    """Return the row with the end of both arms, for a death: *regressed* if only the candidate died, else *unknown*.
+
+    survived: of an arm that did not die, in words; empty: its steps and final loss.
+    """
+    cells = (_end_cell(arms[0], survived), _end_cell(arms[1], survived))
     verdict = "regressed" if arms[1].dead and not arms[0].dead else "unknown"
     dead = " and ".join(arm.label for arm in arms if arm.dead)
     return make_row(END, cells, arms, Decision(verdict=verdict, reason=f"{dead} died before the end"))
 
 
-def _end_cell(arm: ArmRuns) -> Measured:
+def _end_cell(arm: ArmRuns, survived: str) -> Measured:
     run = arm.dead
     steps = arm.first.reading.steps
+    if run is None and survived:
+        return Measured(text=survived)
     if run is None:
         loss = "" if steps.is_empty() else f", final loss {steps['loss'][-1]}"
         return Measured(text=f"{counted(steps.height, 'step')}{loss}")

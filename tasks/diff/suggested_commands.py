@@ -46,17 +46,19 @@ def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]
 
 
 def add_next_of_experiments(record: ComparisonRecord, plans: Sequence[RunPlan]) -> ComparisonRecord:
-    """Return the comparison of two programs with its next step: longer turns if they did not decide, else train."""
+    """Return the comparison of two programs with its next step: longer turns if they did not decide, else train.
+
+    After a death it is the same command again.
+    """
     train = ["maxview", "compare", record.comparison, "--case", record.case, "--target", plans[0].target]
+    options = [*options_of_plan(plans[0]), *options_of_arms(plans)]
+    if record.has_died:
+        step = make_step(record, "record again", [*train, "--only", ",".join(record.asked), *options])
+        return record.model_copy(update={"next_step": step})
     longer = _longer_turns(record)
     if is_uncovered(record) and (case := suggest_case(record.coverage)):
         train = ["maxview", "compare", record.comparison, "--case", case, "--target", plans[0].target]
-    words = [
-        *train,
-        *(["--only", "time", *longer] if longer else []),
-        *options_of_plan(plans[0]),
-        *options_of_arms(plans),
-    ]
+    words = [*train, *(["--only", "time", *longer] if longer else []), *options]
     return record.model_copy(update={"next_step": make_step(record, "interleave" if longer else "train", words)})
 
 

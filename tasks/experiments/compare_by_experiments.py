@@ -1,6 +1,5 @@
 """Compares two arms by experiments on their programs, without training: the `ComparisonRecord` that pages show."""
 
-import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,14 +9,15 @@ from configs.trainers import trainer_class
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
-from tasks.diff.compare_runs import conclude
+from tasks.diff.compare_runs import conclude, page_id
 from tasks.diff.cover_change import change_row
 from tasks.diff.data_rows import data_row, find_data
 from tasks.diff.decide import ONE_PROGRAM
 from tasks.diff.decide_by_function import rounding_row
 from tasks.diff.floors import floor_of_function, has_same_program, run_one_executable
 from tasks.diff.metric_rows import make_row
-from tasks.diff.program_time_rows import program_time_row, turned_memory_row
+from tasks.diff.program_time_rows import find_disagreement, program_time_row, turned_memory_row
+from tasks.diff.run_events import death_row
 from tasks.experiments.recordings import Both
 from tasks.metrics.result_metrics import FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
@@ -61,20 +61,23 @@ class Experiments(Frozen):
     function: FunctionComparison | None = None
     coverage: ChangeCoverage | None = None
     data: DataComparison | None = None
+    ends: Both[RunReading | None] = (None, None)  # the logs of trainers that failed before their step
 
 
 def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     """Return the comparison of two arms that were not trained. Its headline says what was not tried."""
     plan = found.plans[0]
     rules = plan.rules or load_verdict_rules(plan.comparison, plan.target)
-    runs = [run_of(*one) for one in zip(found.plans, found.observations, found.logs, strict=True)]
+    runs = [run_of(*one) for one in zip(found.plans, found.observations, found.logs, found.ends, strict=True)]
     left, right = (ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in runs)
     arms = (left, right)
     every = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=plan.aa, parities=())
     findings = [one for one in every if one.kind in KINDS_WITHOUT_RUNS]
+    findings += find_disagreement(found.turns, rules.effects)
     floors = list(_floors(found.program, found.function))
     proved = run_one_executable(arms, floors)
     rows: list[MetricDiff] = []
+    rows += [death_row(arms, survived="its step was recorded")] if any(arm.dead for arm in arms) else []
     cells = Measured(text="one program")
     if "time" in found.asked and proved:
         decision = Decision(verdict="same", reason="both arms have one program", evidence=ONE_PROGRAM)
@@ -96,8 +99,10 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     never = [later if one == LATER else one for one in NEVER_TRIED]
     *left_out, last = [*(words for name, words in QUESTIONS.items() if name not in found.asked), *never]
     not_tried = f"nothing was trained: {', '.join(left_out)} and {last} were not tried"
+    if any(arm.dead for arm in arms):
+        not_tried = "nothing was trained, and without both steps nothing was compared"
     return ComparisonRecord(
-        id=experiments_id(found.plans),
+        id=page_id(plan.comparison, plan.case, found.plans),
         comparison=plan.comparison,
         case=plan.case,
         target=plan.target,
@@ -119,12 +124,6 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         asked=tuple(name for name in QUESTIONS if name in found.asked),
         not_tried=not_tried,
     )
-
-
-def experiments_id(plans: Both[RunPlan]) -> str:
-    """Return the id of the comparison of two plans without training. It differs from that of their runs."""
-    facts = ["without training", plans[0].comparison, plans[0].case, *(plan.identity for plan in plans)]
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10]
 
 
 def _missing_row(arms: tuple[ArmRuns, ArmRuns], problem: str) -> MetricDiff:
@@ -171,8 +170,11 @@ def _floors(program: ProgramExplanation | None, function: FunctionComparison | N
         yield floor_of_function(function)
 
 
-def run_of(plan: RunPlan, observation: Observation, log: str) -> RunRecord:
-    """Return the record of a run that was not trained, with the software of its recorded step."""
+def run_of(plan: RunPlan, observation: Observation, log: str, end: RunReading | None = None) -> RunRecord:
+    """Return the record of a run that was not trained, with the software of its recorded step.
+
+    end: its log, if the trainer failed before that step.
+    """
     software = observation.software
     environment = Environment(
         jax=software.get("jax"),
@@ -187,5 +189,7 @@ def run_of(plan: RunPlan, observation: Observation, log: str) -> RunRecord:
         exit_code=0,
         coverage=Coverage(complete=True),
     )
+    if end is not None:
+        reading = end.model_copy(update={"name": reading.name, "environment": environment})
     label = trainer_class(plan.trainer).label_run(plan, plan.commit)
     return RunRecord(plan=plan, arm=plan.arm, label=label, commit=plan.commit, log=log, reading=reading)

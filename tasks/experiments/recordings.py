@@ -6,8 +6,11 @@ from itertools import repeat
 from pathlib import Path
 
 from tasks.experiments.observe_arm import observe_arm
-from tasks.observe.recorder import read_observation
-from tasks.records import Observation, RunPlan
+from tasks.ingest.log_causes import list_frames, with_cause, with_frame
+from tasks.ingest.run_record import read_run_log
+from tasks.launch.logs import read_exit_code
+from tasks.observe.recorder import INJECTED, read_observation
+from tasks.records import Observation, RunPlan, RunReading
 from tasks.resolve.changed_code import changed_between
 from tasks.store.atomic import write_atomically
 from tasks.store.documents import model_from_json, read_document
@@ -50,6 +53,29 @@ def read_plans(folder: Path) -> Both[RunPlan] | None:
     """Return the plans whose steps are recorded below a folder; None if one is missing."""
     left, right = (read_document(folder / side / PLAN, model_from_json(RunPlan)) for side in SIDES)
     return None if left is None or right is None else (left, right)
+
+
+def read_ends(observations: Both[Observation], logs: Both[Path], plans: Both[RunPlan]) -> Both[RunReading | None]:
+    """Return the log of each trainer that failed before its training step; None for an arm whose step was recorded.
+
+    Both are None if a step is missing for another reason, such as a failure of the recorder.
+    """
+    read = (
+        None if one.step is not None else _read_end(log, plan.checkout)
+        for one, log, plan in zip(observations, logs, plans, strict=True)
+    )
+    left, right = ends = tuple(read)
+    missing = [end is None for one, end in zip(observations, ends, strict=True) if one.step is None]
+    return (None, None) if any(missing) else (left, right)
+
+
+def _read_end(log: Path, root: str | None) -> RunReading | None:
+    if not log.is_file() or not read_exit_code(log):
+        return None
+    reading = with_frame(with_cause(read_run_log(log), log, supervised=True), log, root)
+    frames = list_frames(log, reading.error) if reading.error is not None else []
+    is_ours = bool(frames) and str(INJECTED) in frames[-1][1]
+    return reading if reading.has_died and not is_ours else None
 
 
 def name_problem(observations: Both[Observation], names: Both[str]) -> str:

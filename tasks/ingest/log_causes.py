@@ -28,6 +28,10 @@ _EXITS: dict[int | None, tuple[str, DeathKind, str]] = {
 HOST_PEAK_PATTERN = re.compile(rb"^" + PEAK.encode() + rb"(\d+) MiB$", re.MULTILINE)
 CHUNK = 4 << 20  # bytes in which line breaks are counted at a time
 MAX_LINES = 20  # limit of lines in a refusal
+TRACEBACK = "Traceback (most recent call last)"
+FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in (\S+))?')  # a stack frame in a traceback
+TRACEBACK_BYTES = 1 << 18  # before the message of an error; a longer traceback loses its outermost frames
+OTHERS_FOLDER = "/site-packages/"  # an environment may lie in the checkout
 # lines that are no part of a refusal: empty lines, lines of loggers, of maxview or around a run (`XPK Start: `), and
 # source locations of C++ libraries
 _OTHERS = re.compile(
@@ -90,6 +94,25 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
     place = find_end(log, reading.span)
     error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
     return reading.died_of(error)
+
+
+def with_frame(reading: RunReading, log: Path, root: str | None) -> RunReading:
+    """Return the reading with the place of its error: the last frame below `root`, a checkout, of the traceback."""
+    error = reading.error
+    frames = list_frames(log, error) if error is not None and root is not None else []
+    own = [match for match in frames if f"{root}/" in match[1] and OTHERS_FOLDER not in match[1]]
+    if error is None or not own:
+        return reading
+    path, line, function = own[-1].groups()
+    place = f"{path.partition(f'{root}/')[2]}:{line}" + (f" in {function}" if function else "")
+    return reading.model_copy(update={"error": error.model_copy(update={"place": place})})
+
+
+def list_frames(log: Path, error: LogError) -> list[re.Match[str]]:
+    """Return the stack frames of the error's traceback: (path, line, function), the outermost first."""
+    with mapped(log, (0, 0)) as (data, _, _):
+        text = text_of(bytes(data[max(0, error.offset - TRACEBACK_BYTES) : error.offset]))
+    return list(FRAME.finditer(text[max(0, text.rfind(TRACEBACK)) :]))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import polars as pl
 
 from configs.backends import settings_model
 from configs.trainers import trainer_class
-from tasks.ingest.log_causes import find_lost_lines, read_host_peak, with_cause, with_place
+from tasks.ingest.log_causes import find_lost_lines, read_host_peak, with_cause, with_frame, with_place
 from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.metrics.compute_facts import with_facts
@@ -62,7 +62,7 @@ def build_record(
     named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
     named["branch"] = plan.ref or reading.branch
     reading = with_place(reading.model_copy(update=named), directory.log)
-    reading = with_cause(reading, directory.log, supervised=True)
+    reading = with_frame(with_cause(reading, directory.log, supervised=True), directory.log, plan.checkout)
     record = RunRecord(
         plan=plan,
         arm=plan.arm,

@@ -18,6 +18,7 @@ from tasks.records.explanation import Explanation
 from tasks.records.function import FunctionComparison
 from tasks.records.host_times import HostTimes
 from tasks.records.log_reading import Coverage, Environment, Stall
+from tasks.records.measurement import EarlierVerdict, EvidenceLine
 from tasks.records.next_step import NextStep, read_older_command
 from tasks.records.plan import CodeVersion, Commit
 from tasks.records.program_times import ProgramTimes
@@ -207,6 +208,8 @@ class ComparisonRecord(Frozen):
     function: FunctionComparison | None = None  # both steps in float64; None if not tried
     coverage: ChangeCoverage | None = None  # what of the change was covered; None: the arms are no two checkouts
     data: DataComparison | None = None  # the batches of both recorded steps; None: not tried
+    evidence: tuple[EvidenceLine, ...] = ()  # all measurements and runs of the two versions, the oldest first
+    earlier: tuple[EarlierVerdict, ...] = ()  # what the page told with less evidence, the oldest first
     explanation: Explanation | None = None  # causes of the difference; None if not examined
 
     _older = model_validator(mode="before")(read_older_command)

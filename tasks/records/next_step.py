@@ -8,6 +8,7 @@ from configs.frozen import Frozen
 StepKind = Literal[
     "resume",  # continue the run that died
     "again",  # train both arms again, without their kept runs
+    "record again",  # record both steps again, of which one failed
     "train",  # train both arms after only their programs were compared
     "repeat",
     "until decided",

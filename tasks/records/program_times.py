@@ -29,4 +29,5 @@ class ProgramTimes(Frozen):
     processes: int = 1  # 2: the arms could not share a process, and took turns by a token
     seconds: float = 0.0
     limit_s: float = 0.0
+    contradicted: str = ""  # another measurement of the same programs, if both intervals exclude each other
     load: float = 0.0  # running processes of the machine, mean of the last minute

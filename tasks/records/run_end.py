@@ -42,6 +42,7 @@ class LogError(Frozen):
     kind: DeathKind = "other"
     why: str = ""  # why this error and kind were chosen, if the log shows several exceptions or none
     detail: str = ""  # the lines below the message
+    place: str = ""  # the traceback's last frame in the run's checkout: "model/layers.py:32 in norm"; empty: unknown
     run: int = run_number()
 
     @property

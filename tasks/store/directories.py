@@ -225,6 +225,7 @@ class ComparisonDirectory:
 
     comparison = _Inside("comparison.json")
     page = _Inside("index.html")
+    evidence = _Inside("evidence")
 
     def file(self, name: str) -> Path:
         """Return the path of a file in this folder. Raises StoreError if `name` is not a plain file name."""
@@ -255,6 +256,17 @@ class ComparisonDirectory:
 
     def write_file(self, name: str, text: str) -> Path:
         return write_atomically(self.file(name), text)
+
+    def write_evidence(self, name: str, text: str) -> Path:
+        """Write a measurement beside the page; `push` uploads it."""
+        return write_atomically(self.evidence / check_name(name, "file"), text)
+
+    def read_evidence[T](self, parse: Callable[[str, str], T]) -> list[T]:
+        """Return every measurement beside the page. Raises StoreError if a file is damaged."""
+        folder = "/".join((*self.path.parts[-4:], self.evidence.name))
+        self.place.refresh_matching(folder, f"{folder}/*.json")
+        read = (read_document(path, parse) for path in sorted(self.evidence.glob("*.json")))
+        return [one for one in read if one is not None]
 
 
 def config_text(plan: RunPlan) -> str:

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,68 @@ def test_another_initializer_is_a_change_though_the_program_is_one(maxview: Maxv
     assert [floor["holds"] for floor in record["floors"]] == [True]
     row = next(row for row in record["rows"] if row["metric"] == "first_call")
     assert row["reason"].endswith("differ: decoder.layers.self_attention.query.kernel")
+
+
+def test_a_page_keeps_words_proofs_and_rounds_in_every_order(maxview: Maxview, clone: Path, tmp_path: Path) -> None:
+    """Three commands for one pair; the turns of `--only time` are shorter than those of `--only function,time`.
+
+    Each result is measured once, and given back to the commands of the other orders by the experiments' own files.
+    """
+    refs = ("--repository", str(clone), "--baseline", "main", "--branch", "rounds", "--out", "o", "--json")
+    asked = {"time": ("time", "2s"), "both": ("function,time", "8s"), "function": ("function", "2s")}
+    measured: dict[str, dict[Path, bytes]] = {name: {} for name in asked}
+    for order in permutations(asked):
+        known: set[str] = set()
+        rounds, ids = [0], set()
+        for name in order:
+            for path, data in measured[name].items():
+                path.write_bytes(data)
+            only, limit = asked[name]
+            done = maxview("compare", "main-vs-branch", *SMALL, *refs, "--only", only, "--interleave", limit)
+            (record,) = json.loads(done.stdout)
+            known |= set(only.split(","))
+            ids.add(record["id"])
+            assert set(record["asked"]) == known, order
+            if "function" in known:
+                assert record["function"]["answer"] == "same"
+                assert [floor["holds"] for floor in record["floors"] if floor["name"] == "same function"] == [True]
+            if "time" in known:
+                rounds.append(record["turns"]["rounds"])
+            for pattern in ("turns*.json", "function*.json"):
+                for path in tmp_path.glob(f"o/comparisons/*/*/*/experiments/{pattern}"):
+                    measured[name].setdefault(path, path.read_bytes())
+        assert len(ids) == 1
+        assert rounds == sorted(rounds), order
+        lines = [line for line in record["evidence"] if "turns" in line["what"]]
+        # the short turns are measured only before the long ones
+        assert len(lines) == 1 + (order.index("time") < order.index("both")), order
+        assert sum(line["counts"] for line in lines) == 1
+        (page,) = tmp_path.glob("o/comparisons/*/*/*")
+        shutil.rmtree(page / "evidence")
+        (page / "comparison.json").unlink()
+
+
+def test_a_branch_that_does_not_run_is_a_death_with_its_line(maxview: Maxview, clone: Path, tmp_path: Path) -> None:
+    layers = clone / "model" / "decoder" / "layers.py"
+    text = layers.read_text().replace(".astype(dtype)", ".astype(dtpye)", 1)
+    line = text[: text.index("dtpye")].count("\n") + 1
+    git(clone, "checkout", "-q", "-b", "typo", "main")
+    layers.write_text(text)
+    git(clone, "commit", "-q", "-a", "-m", "a typo")
+    refs = ("--repository", str(clone), "--baseline", "main", "--branch", "typo")
+    done = maxview("compare", "main-vs-branch", *SMALL, *refs, "--only", "function", "--out", "o", "--json")
+    assert done.returncode == 1, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["verdict"] == "regressed"
+    assert [finding["kind"] for finding in record["findings"] if finding["effect"] == "blocks"] == ["died"]
+    cause = record["candidate"]["cause_of_death"]
+    assert cause["place"] == f"model/decoder/layers.py:{line} in rms_norm"
+    assert (cause["type"], record["candidate"]["exit_code"]) == ("NameError", 1)
+    (page,) = (tmp_path / "o").glob("comparisons/*/*/*/index.html")
+    assert cause["place"] in page.read_text()
+    assert "normed = (wide" in page.read_text()  # the last lines of its log
+    argv = record["next_step"]["argv"]
+    assert argv[argv.index("--only") + 1] == "function"
 
 
 def git(folder: Path, *words: str) -> None:

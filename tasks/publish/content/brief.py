@@ -431,10 +431,14 @@ def _tell_death(record: ComparisonRecord, arm: ArmSummary, sentence: str) -> Dea
         side=name_side(record, arm.name) or "",
         cause="" if sentence.endswith(f": {cause}.") else cause,
         message=visible(f"{error.type}: {error.message}") if error is not None else "",
-        place=f"line {error.line:,} of {log or 'its log'}" if error is not None else "",
+        place=_join_places(error.place, f"line {error.line:,} of {log or 'its log'}") if error is not None else "",
         lines=lines[-LAST_LINES:],
         again=AGAIN[error.kind] if error is not None else "",
     )
+
+
+def _join_places(*places: str) -> str:
+    return " · ".join(visible(place) for place in places if place)
 
 
 def read_last_lines(arm: ArmSummary) -> tuple[str, ...]:

@@ -172,8 +172,10 @@ def _draw_steps(record: ComparisonRecord) -> Bars | None:
         (side, max((len(curve.steps) for curve in record.curves if curve.arm == arm.name), default=0), arm.has_died)
         for side, arm in sides_of(record)
     ]
+    if not any(steps for _, steps, _ in made):
+        return None  # both ended before their first step, or nothing was trained
     bars = _scale((side, f"{steps:,} steps", steps, "restart" if died else "compute") for side, steps, died in made)
-    return Bars(title="steps before the end", bars=bars) if any(steps for _, steps, _ in made) else None
+    return Bars(title="steps before the end", bars=bars)
 
 
 def _scale(values: Iterable[tuple[str, str, float, str]]) -> tuple[Bar, ...]:

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from configs.extensions import find_functions
 from configs.frozen import Frozen
+from tasks.experiments.recordings import FOLDER
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import StoreIndex, index_comparison
 from tasks.publish.site.index_files import pair_file
 from tasks.publish.site.index_page import add_comparison, add_results, gather_with_pairs, link_home, update_index
 from tasks.records import ComparisonRecord, RunRecord
+from tasks.records.observation import LOG
 from tasks.store import Store, StoreError
 
 FLOW_RUN = "flow-run.txt"  # in the folder of a comparison: the URL of its Prefect flow run
@@ -92,7 +94,9 @@ def write_comparison_page(
     lines: dict[str, Iterator[tuple[int, str]]] = {}
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
-            path = store.run_of_log(log).bring("log.txt")
+            path = store.run_of_log(log).bring("log.txt") if record.trained else directory.path / FOLDER / run / LOG
+            if not record.trained and not arm.has_died:
+                continue  # nothing of a recorded step's log is compared
             lines[f"{arm.name}/{run}"] = stream_lines(path, span) if path.is_file() else iter(())
         for text in arm.programs:
             lines[f"{arm.name}/{text}"] = read_packed_lines(store.run_of_log(arm.logs[0]).bring(text))

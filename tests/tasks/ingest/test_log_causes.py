@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.ingest.log_causes import find_end, with_cause, with_place
+from tasks.ingest.log_causes import find_end, with_cause, with_frame, with_place
 from tasks.records import LogError, RunReading
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
@@ -32,6 +32,28 @@ def test_the_launchers_note_gives_the_place_of_a_run(
 
 
 # ---------------------------------------------------------------- why it ended
+
+
+FRAMES = """\
+Traceback (most recent call last):
+  File "/k/checkouts/a1/model/loop.py", line 9, in train
+  File "/k/checkouts/a1/model/layers.py", line 32, in norm
+  File "/k/checkouts/a1/.venv/lib/site-packages/jax/numpy.py", line 7, in sqrt
+TypeError: no number
+"""
+
+
+@pytest.mark.parametrize(
+    ("root", "place"),
+    [("/k/checkouts/a1", "model/layers.py:32 in norm"), ("/k/checkouts/b2", ""), (None, "")],
+)
+def test_the_place_of_an_error_is_its_last_frame_in_the_checkout(
+    root: str | None, place: str, directory: RunDirectory
+) -> None:
+    directory.log.write_text(LOG.format(code=1).replace("XPK End", f"{FRAMES}XPK End"))
+    error = with_frame(scrape_run(directory.log), directory.log, root).error
+    assert error is not None
+    assert (error.type, error.place) == ("TypeError", place)
 
 
 @pytest.mark.parametrize(
