@@ -3,7 +3,7 @@
 import gzip
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +70,7 @@ def explain_plans(
     *,
     stands_for: str = "",
     function: FunctionComparison | None = None,
+    states: Sequence[str] = (),
 ) -> Explanation:
     """Observe both arms, with files below `folder`, and return their differences; a failure of an arm gives a note.
 
@@ -79,27 +80,35 @@ def explain_plans(
 
     stands_for: how the plans differ from those of the judged runs. If they do, memory and times are not examined.
     function: the answer of float64; the tensors are those of a step at which its results differ.
+    states: the names of the states at which they do, "step 1"; by default the function's.
     """
     began = time.monotonic()
-    measured, step = not stands_for, choose_step(function)
-    first = observe(plans[0], names[0], folder / "baseline", None, step=step, profiled=measured)
-    start = first.folder if first.observation.step else None
-    second = observe(plans[1], names[1], folder / "candidate", start, step=step, profiled=measured)
-    report = read_start(plans[1])
-    shared = report is not None and report.is_shared
-    found = explain_observed((first, second), starts_shared=shared, measured=measured, function=function)
+    measured, steps = not stands_for, choose_steps(states or (function.differing if function else ()))
+    found = Explanation(headline="")
+    for step in steps:  # of a batch that does not take the changed path, all tensors may be equal
+        first = observe(plans[0], names[0], folder / "baseline", None, step=step, profiled=measured)
+        start = first.folder if first.observation.step else None
+        second = observe(plans[1], names[1], folder / "candidate", start, step=step, profiled=measured)
+        report = read_start(plans[1])
+        shared = report is not None and report.is_shared
+        found = explain_observed((first, second), starts_shared=shared, measured=measured, function=function)
+        if found.tensors is None or found.tensors.roots or found.tensors.tensors == (0, 0):
+            break
     headline = found.headline if measured else f"{found.headline}; {stands_for}"
     return found.model_copy(update={"headline": headline, "seconds": round(time.monotonic() - began, 1)})
 
 
-def choose_step(function: FunctionComparison | None) -> int:
-    """Return the call of the step, from 0, whose tensors are compared: PROFILED[0], if the results differ there.
+def choose_steps(states: Sequence[str]) -> list[int]:
+    """Return the calls of the step, from 0, whose tensors are compared: the second one if the first shows nothing.
 
-    At step 0 all moments are 0, and at a warm-up's step 0 the learning rate: a change of them would have no effect yet.
-    Where the results differ at other steps only, as with batches that do not take the changed path, the first of those.
+    states: the names of those at which the results differ. PROFILED[0] is the first choice: at step 0 all moments are
+    0, and at a warm-up's step 0 the learning rate, so a change of them would have no effect yet. The first step at
+    which the results differ is the other choice: both arms begin it with equal states.
     """
-    numbers = [int(found[1]) for state in (function.differing if function else ()) if (found := _STEP.fullmatch(state))]
-    return PROFILED[0] if not numbers or PROFILED[0] in numbers else numbers[0]
+    numbers = [int(found[1]) for state in states if (found := _STEP.fullmatch(state))]
+    if not numbers:
+        return [PROFILED[0]]
+    return list(dict.fromkeys([PROFILED[0] if PROFILED[0] in numbers else numbers[0], numbers[0]]))
 
 
 def observe(

@@ -76,6 +76,41 @@ def test_own_first_weights_explain_nothing_if_the_judged_runs_shared_them(
     assert explain_arms.explain_plans((plan, plan), ("left", "right"), tmp_path).headline == str(shared)
 
 
+@pytest.mark.parametrize(
+    ("states", "steps"),
+    [
+        ((), [2]),
+        (("step 0", "step 1", "step 2"), [2, 0]),
+        (("step 2", "a later state"), [2]),
+        (("step 1",), [1]),
+        (("weights × 10",), [2]),
+    ],
+)
+def test_a_step_whose_results_differ_is_looked_at(states: tuple[str, ...], steps: list[int]) -> None:
+    assert explain_arms.choose_steps(states) == steps
+
+
+def test_a_batch_that_does_not_take_the_changed_path_is_followed_by_the_first_that_does(
+    plan_of: Callable[..., RunPlan], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = plan_of("right")
+
+    def observe(_plan: RunPlan, name: str, folder: Path, _start: Any, *, step: int, profiled: bool) -> ObservedArm:
+        return ObservedArm(plan, name, folder, Observation(step=f"train_step at {step}"))
+
+    def explain(arms: tuple[ObservedArm, ObservedArm], **_: Any) -> Explanation:
+        step = str(arms[0].observation.step)
+        roots = () if step == "train_step at 2" else (Root(kind="result", sentence=step),)
+        return Explanation(headline=step, tensors=TensorComparison(sentence=step, tensors=(9, 9), roots=roots))
+
+    monkeypatch.setattr(explain_arms, "observe", observe)
+    monkeypatch.setattr(explain_arms, "explain_observed", explain)
+    names = ("left", "right")
+    found = explain_arms.explain_plans((plan, plan), names, tmp_path, states=("step 1", "step 2"))
+    assert found.headline == "train_step at 1"
+    assert explain_arms.explain_plans((plan, plan), names, tmp_path).headline == "train_step at 2"
+
+
 @pytest.fixture
 def record() -> MakeRecord:
     def make(verdict: str = "same", metric: str = "loss_per_step", **changes: Any) -> ComparisonRecord:
