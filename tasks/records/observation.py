@@ -49,6 +49,8 @@ class LoopRecord(Frozen):
     changed_at: tuple[int, ...] = ()  # calls that ran another program than the first one, from 0
     digests: dict[str, str] = {}  # other function -> digest of its program; empty: it has several programs
     callbacks: dict[str, int] = {}  # function of Python that the step calls for a value -> number of places
+    # (path, line, function, file) of each line that jits new function objects in the loop, and their number
+    jits: tuple[tuple[str, int, str, str, int], ...] = ()
 
 
 class Observation(Frozen):

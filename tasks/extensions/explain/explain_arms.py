@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tasks.experiments.observe_arm import observe_arm
 from tasks.extensions.explain.live_buffers import Buffer, compare_memory, count_allocated, read_buffers
-from tasks.extensions.explain.profiles import ProfiledStep, compare_profiles, find_profile
+from tasks.extensions.explain.profiles import GAP, ProfiledStep, compare_profiles, find_profile
 from tasks.extensions.explain.tensors import compare_tensors
 from tasks.extensions.explain.touched_lines import add_commits, find_refs
 from tasks.observe.inject.maxview_observe.observation_files import BUFFERS, INSTRUCTIONS
@@ -21,6 +21,7 @@ from tasks.programs.program_work import analyse_program
 from tasks.programs.read_with_jax import read_with_jax
 from tasks.programs.source_lines import OptimisedProgram, read_optimised
 from tasks.records import (
+    CodeLine,
     CompiledProgram,
     Explanation,
     FunctionComparison,
@@ -247,7 +248,44 @@ def _explain_time(arms: Both[ObservedArm], programs: Both[OptimisedProgram]) -> 
         ProfiledStep(profile, program, arm.observation.step or "")
         for profile, program, arm in zip(profiles, programs, arms, strict=True)
     ]
-    return compare_profiles(steps[0], steps[1], names)
+    found = compare_profiles(steps[0], steps[1], names)
+    return None if found is None else name_compiles(found, arms)
+
+
+def name_compiles(spent: TimeExplanation, arms: Both[ObservedArm]) -> TimeExplanation:
+    """Return the times with the line that jits a new function in the steps of one arm alone, if its host is slower."""
+    lines = [_find_jits(arm) for arm in arms]
+    known = [{(line.file, line.function) for line in found} for found in lines]
+    for side, found in enumerate(lines):
+        line = next((one for one in found if (one.file, one.function) not in known[1 - side]), None)
+        gap = next((row for row in spent.differences if row.what == GAP and row.sure), None)
+        if line is None or gap is None or (gap.candidate_s > gap.baseline_s) != bool(side):
+            continue
+        why = f"{line.place} jits a new function object in each step, and each compiles"
+        row = gap.model_copy(
+            update={
+                "candidate_line" if side else "baseline_line": line,
+                "sentence": f"{gap.sentence}: {why}",
+            }
+        )
+        differences = tuple(row if one is gap else one for one in spent.differences)
+        sentence = spent.sentence.replace(gap.sentence, row.sentence)
+        return spent.model_copy(update={"sentence": sentence, "differences": differences})
+    return spent
+
+
+def _find_jits(arm: ObservedArm) -> dict[CodeLine, int]:
+    """Return the lines that jit a new function object in at least every second step, with the number of objects."""
+    jits = arm.observation.loop.jits if arm.observation.loop is not None else ()
+    return {
+        CodeLine(file=short, line=line, function=function, path=path): count
+        for path, line, function, short, count in jits
+        if path and 2 * count >= _count_calls(arm)
+    }
+
+
+def _count_calls(arm: ObservedArm) -> int:
+    return arm.observation.loop.calls if arm.observation.loop is not None else 0
 
 
 def _say_headline(

@@ -19,7 +19,7 @@ from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import find_deciding_row
 from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
-from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.program_metrics import COMPILED_PROGRAMS, MEMORY
 from tasks.metrics.result_metrics import FUNCTION, LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
@@ -322,7 +322,11 @@ def tell_cost(record: ComparisonRecord, explained: Explanation) -> str:
     rows = explained.memory.buffers if explained.memory is not None and MEMORY.name in differ else ()
     more = [f"{(row.candidate_bytes - row.baseline_bytes) / 2**20:+,.2f} MiB of {row.what}" for row in rows[:1]]
     more = [f"{text} at {row.line.place}" if row.line else text for text, row in zip(more, rows, strict=False)]
-    times = explained.time.differences if explained.time is not None and differ & set(PER_STEP) else ()
+    times = (
+        explained.time.differences
+        if explained.time is not None and differ & {*PER_STEP, COMPILED_PROGRAMS.name}
+        else ()
+    )
     more += [row.sentence for row in times[:1] if row.sure]
     touched = [f"{line.commit}: {line.place}" for line in explained.lines[:1] if more]
     return "; ".join([*touched, *more][:2])
