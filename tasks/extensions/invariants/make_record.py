@@ -93,4 +93,5 @@ def find_first(pair: TwinPair, folder: Path, states: Sequence[str]) -> str:
         return ""  # from different arguments, such as a batch in another shape, all tensors differ
     first = tensors.first
     place = f"{first.file}:{first.line}" if first.line else first.file
-    return f"{place} ({first.operation}{f' after {first.after}' if first.after else ''})"
+    by = f" by {first.made_by}" if first.made_by else ""
+    return f"{place} ({first.operation}{by}{f' after {first.after}' if first.after else ''})"
