@@ -44,6 +44,8 @@ from tasks.records.text import shorten, show_share, visible
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
 MAX_REF_LENGTH = 24  # characters of an arm in the title
 MAX_ROWS, MAX_TICKS = 4, 4
+# the block that ends logs of MaxText; its text waits in a buffer, and stands before the cause of a death at the end
+_FLOPS = re.compile(r"Per train step:| Total TFLOPs: | split as [\d.]+%")
 LAST_LINES, LAST_BYTES = 3, 4_096  # of a dead run's log
 LEAST_STEPS = 12  # fewer steps of an arm show no levels
 MAX_APART = 0.25  # relative distance of a value to the nearest drawn level
@@ -454,7 +456,8 @@ def read_last_lines(arm: ArmSummary) -> tuple[str, ...]:
             own = file.readline(LAST_BYTES).decode("utf-8", "replace")
     except OSError:
         return ()
-    lines = [*before.split("\n")[1 if begin else 0 : -1], own]
+    earlier = [line for line in before.split("\n")[1 if begin else 0 : -1] if not _FLOPS.match(line)]
+    lines = [*earlier, own]
     return tuple(visible(line.rstrip("\r\n")) for line in lines if line.strip())
 
 
