@@ -36,7 +36,7 @@ from model.train.run_paths import (
     find_run_directory,
     make_run_directory,
 )
-from model.train.state_digest import digest_state
+from model.train.state_digest import describe_change, digest_state, measure_state
 from model.train.step import CompiledStep, Setup, declare_state, init_state, lower_step, make_program
 from model.train.stop import EXIT_SIGTERM, StopSignal
 
@@ -46,7 +46,7 @@ class NonFiniteLoss(ArithmeticError):
 
 
 class ResumeMismatch(RuntimeError):
-    """Training with a save and restore gave other arrays than uninterrupted training."""
+    """A restore, or the training after it, gave other arrays than were saved, or than uninterrupted training."""
 
 
 def run_step(
@@ -271,15 +271,22 @@ def report_step(
 
 
 def save_and_restore(run: Run, step: int, state: Tree) -> Tree:
-    """Save the state after `step`, delete its arrays, and restore it from the checkpoint."""
+    """Save the state after `step`, delete its arrays, and restore it from the checkpoint.
+
+    Raises ResumeMismatch if an array comes back with other bits.
+    """
     start_save(run, step, state, force=True)
     assert run.manager is not None  # the config checks that a resume has checkpoints
     run.manager.wait_until_finished()
+    saved = measure_state(name_arrays(run.setup.api, state))
     jax.tree.map(lambda array: array.delete(), state)
     logging.info("restoring from this run's directory step %d", step)
     api = run.setup.api
     checkpoint.restore_position(run.manager, step, run.source.iterator)
-    return api.from_tree(checkpoint.restore(run.manager, step, api.to_tree(run.setup.arrays)))
+    restored = api.from_tree(checkpoint.restore(run.manager, step, api.to_tree(run.setup.arrays)))
+    if change := describe_change(saved, name_arrays(api, restored)):
+        raise ResumeMismatch(f"the state restored after step {step} is not the saved one: {change}")
+    return restored
 
 
 def prove_resume(run: Run, record: dict[str, Any]) -> None:

@@ -75,3 +75,28 @@ def digest_state(tree: Tree) -> dict[str, Any]:
     for path in sorted(arrays):
         whole.update(f"{path} {leaves[path].shape} {leaves[path].dtype} {arrays[path]}\n".encode())
     return {"arrays": arrays, "digest": whole.hexdigest()}
+
+
+def measure_state(tree: Tree) -> dict[str, tuple[str, float | None]]:
+    """Return path → (checksum, Euclidean norm) of each array; the norm is None if other processes hold parts of it."""
+    arrays = flatten(tree)
+    return {path: (digest, _norm(arrays[path])) for path, digest in digest_state(tree)["arrays"].items()}
+
+
+def _norm(x: jax.Array) -> float | None:
+    return float(np.linalg.norm(np.asarray(x, np.float64))) if x.is_fully_addressable else None
+
+
+def describe_change(before: dict[str, tuple[str, float | None]], tree: Tree) -> str:
+    """Return how many arrays differ from those that `measure_state` measured, and how the first does; "" if none."""
+    after = measure_state(tree)
+    different = [path for path in before if after.get(path, ("", None))[0] != before[path][0]]
+    if not different:
+        return ""
+    first, x = different[0], flatten(tree).get(different[0])
+    what = f"{len(different)} of {len(before)} arrays differ, first {first}"
+    if x is None:
+        return f"{what}, which is missing"
+    norms = f"norm {before[first][1]:.9g} → {after[first][1]:.9g}" if after[first][1] is not None else "other bits"
+    is_rounded = x.dtype == jnp.float32 and bool((x.astype(jnp.bfloat16).astype(x.dtype) == x).all())
+    return f"{what}: {x.dtype}, {norms}" + (", every value rounded to bfloat16" if is_rounded else "")

@@ -49,6 +49,8 @@ class LoopRecord(Frozen):
     changed_at: tuple[int, ...] = ()  # calls that ran another program than the first one, from 0
     digests: dict[str, str] = {}  # other function -> digest of its program; empty: it has several programs
     callbacks: dict[str, int] = {}  # function of Python that the step calls for a value -> number of places
+    # (path, line, function, file) of each line that jits new function objects in the loop, and their number
+    jits: tuple[tuple[str, int, str, str, int], ...] = ()
 
 
 class Observation(Frozen):
@@ -86,6 +88,7 @@ class Root(Frozen):
     layer: str = ""  # "layer 1 of 4"; empty if the program has no loop over layers and no layer names
     stack: str = ""  # JAX's name stack
     after: str = ""  # last named tensor before the operation; for an argument, its meaning
+    made_by: str = ""  # of a result of a shard_map on several devices: its collective, "psum at train.py:27 step"
     count: int = 1  # number of differences that this root stands for, e.g. one per layer or parameter
     baseline: str = ""  # the differing values, or the constant, in words
     candidate: str = ""

@@ -3,6 +3,7 @@
 A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` has the origin of each operand:
 `["row", n]` and `["arg", n]` (results and arguments by index), `["lit", text]`, `["const", digest]` or
 `["parts", [origin, …]]` (a scan's stacked output). A slice of a scan's input is a row, too. `type` is the program's.
+`made_by` has the collective that makes a result of a `shard_map` on several devices, and its place.
 `v` is the value of `bits.take_fingerprint` for floats, else of `bits.measure`. `layers` has the last field of `v` for
 each slice along each axis that is as long as a scan: of layers that are stacked here, and written out in another arm.
 The first line is `{"arguments": [v, …], "layers": [layers, …]}`, the last line `{"results": [origin, …]}`.
@@ -226,6 +227,8 @@ class StepEvaluation:
             "params": self._brief(equation),
             "v": measure_row(value, shadow),
         }
+        if (combined := jaxprs.find_collective(equation, output)) is not None:
+            row["made_by"] = [combined.primitive.name, *place_of_equation(combined)]
         if not where.path and (layers := self._measure_layers(value, shadow)):
             row["layers"] = layers
         self.write(json.dumps(row))

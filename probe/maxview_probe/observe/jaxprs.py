@@ -21,6 +21,7 @@ _COLLECTIVES = frozenset({
     "all_gather", "all_gather_invariant", "all_to_all", "axis_index", "pbroadcast", "pcast", "pmax", "pmin", "psum",
     "psum2", "psum_invariant", "pvary", "reduce_scatter",
 })  # fmt: skip
+_COMBINING = _COLLECTIVES - {"axis_index", "pbroadcast", "pcast", "pvary"}  # the parts of several devices
 _PRODUCTS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"})
 REMAT = frozenset({"remat", "remat2", "checkpoint"})
 LIKELY_NAME = "train_step"
@@ -69,6 +70,33 @@ def on_one_device(equation: Any, values: Sequence[Any]) -> list[Any] | None:
     if not values:
         return [np.zeros(variable.aval.shape, variable.aval.dtype) for variable in equation.outvars]  # axis_index
     return [value.reshape(made.aval.shape) for value, made in zip(values, equation.outvars, strict=True)]
+
+
+def find_collective(equation: Any, output: int) -> Any | None:
+    """Return the equation of a `shard_map`'s body that combines the devices' parts into one of its results.
+
+    None for other operations, and if the result is made of several tensors behind it. `pmean` is a sum and a quotient.
+    """
+    if equation.primitive.name != SHARD_MAP:
+        return None
+    return _last_collective(open_body(equation.params["jaxpr"])[0], output)
+
+
+def _last_collective(jaxpr: Any, output: int) -> Any | None:
+    wanted = jaxpr.outvars[output]
+    for equation in reversed(jaxpr.eqns):
+        made = next((n for n, variable in enumerate(equation.outvars) if variable is wanted), None)
+        if made is None:
+            continue
+        if equation.primitive.name in _COMBINING:
+            return equation
+        if (body := inlined_body(equation)) is not None:
+            return _last_collective(body[0], made)
+        read = [variable for variable in equation.invars if not hasattr(variable, "val")]
+        if len(read) != 1:
+            return None
+        wanted = read[0]
+    return None
 
 
 def is_of_jax(jaxpr: Any) -> bool:

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from maxview_probe.observe import jaxprs
+from maxview_probe.observe.places import place_of_caller
 
 MAX_FUNCTIONS = 20  # other functions whose programs are read
 MAX_TEXTS = 4  # programs of the step whose texts are compared; more are counted as other programs
@@ -48,6 +49,8 @@ class LoopFunctions:
         self.programs: list[Any] = []  # distinct jaxprs of the step
         self.changed_at: list[int] = []  # calls with another program than the ones before
         self.callbacks: Counter[str] = Counter()
+        self.functions: list[Any] = []  # jitted after the first call of the step; kept alive, or an id is used again
+        self.jits: Counter[tuple[str, int, str, str]] = Counter()  # source line → function objects
         self.jitted: dict[int, tuple[str, Any, str]] = {}  # other functions: id → (name, itself, digest of its program)
 
     def before_step(self, closed: Any, leaves: Sequence[Any]) -> bool:
@@ -100,6 +103,13 @@ class LoopFunctions:
         digest = hashlib.sha256(text.partition("{")[2].encode()).hexdigest()[:16]
         self.jitted[id(jitted)] = (name, jitted, digest)
 
+    def note_jit(self, function: Any) -> None:
+        """Count, by source line, the function objects that are jitted anew: JAX compiles the program of each."""
+        if not any(one is function for one in self.functions):
+            self.functions.append(function)
+            file, line, name, short = place_of_caller()
+            self.jits[file, line, name, short] += 1
+
     def _digest_others(self) -> dict[str, str]:
         """Return function → digest of its program; "" if its calls need several programs."""
         found: dict[str, str] = {}
@@ -127,6 +137,7 @@ class LoopFunctions:
             "changed_at": self.changed_at,
             "callbacks": dict(self.callbacks),
             "digests": self._digest_others(),
+            "jits": [[*place, count] for place, count in self.jits.items() if count > 1],
         }
 
     def _label(self, leaves: Sequence[Any], maker: str, *, follows: bool) -> None:

@@ -39,6 +39,7 @@ class StepObserver:
         self.settings, self.finder = settings, StepFinder(settings.folder, settings.function)
         self.calls, self.skipped, self.busy = 0, 0, False
         self.compiled: Any = None
+        self.own_run: Callable[..., Any] | None = None  # of the first call; another function compiles its program again
         self.is_whole = False  # whether this process holds all parts of the arguments
         self.jit = jax.jit
         self.record: dict[str, Any] = {"notes": []}
@@ -50,6 +51,8 @@ class StepObserver:
         self.loop: LoopFunctions | None = None  # from the first recorded call on, if the programs really run
 
     def prepare(self, function: Any) -> Any:
+        if self.loop is not None and not self.busy:
+            self.loop.note_jit(function)
         return function
 
     def wants(self, name: str) -> bool:
@@ -125,7 +128,9 @@ class StepObserver:
             self.loop = self.loop or LoopFunctions(call.name)
             with self.guarded("the loop cannot be followed"):
                 is_first_program = self.loop.before_step(call.closed, call.leaves)
-        results = self.go_on(call, go_on, compiled=is_first_program)
+        if self.own_run is None:
+            self.own_run = go_on
+        results = self.go_on(call, go_on, compiled=is_first_program and go_on is self.own_run)
         if self.loop is not None:
             with self.guarded("the loop cannot be followed"):
                 self.loop.after_step(results)

@@ -26,6 +26,17 @@ def place_of_equation(equation: Any) -> list[Any]:
     return found
 
 
+def place_of_caller() -> list[Any]:
+    """Return the fields of `place_of_equation` of the innermost running frame outside of libraries."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not LIBRARIES.search(frame.f_code.co_filename):
+            code = frame.f_code
+            return [code.co_filename, frame.f_lineno, code.co_name, relative_path(code.co_filename)]
+        frame = frame.f_back
+    return ["", 0, "", ""]
+
+
 def _read(traceback: Any) -> list[Any]:
     for frame in traceback.frames:
         if not LIBRARIES.search(frame.file_name):

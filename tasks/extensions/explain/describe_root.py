@@ -101,9 +101,11 @@ def _place_root(
     row = side.arm.rows[n]
     at = f" in {row.layer}" if row.layer else ""
     other = f" ({candidate_place} in the other)" if candidate_place else ""
+    other += f", by {row.made_by}" if row.made_by else ""
     root = Root(
         kind=kind, direction=row.direction, file=row.short_file, line=row.line, function=row.function, path=row.file,
         candidate_place=candidate_place, operation=row.operation, type=row.type, layer=row.layer, stack=row.stack,
+        made_by=row.made_by,
         after=equal_up_to(side.arm.rows, n), baseline=values[0], candidate=values[1],
         sentence=f"{row.direction}, {row.operation} {row.type} at {row.place}{other}{at}: {why}",
     )  # fmt: skip

@@ -3,7 +3,7 @@
 import gzip
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from maxview_probe.observe.observation_files import BUFFERS, INSTRUCTIONS
 from tasks.experiments.observe_arm import observe_arm, recorded_source
 from tasks.extensions.explain.live_buffers import Buffer, compare_memory, count_allocated, read_buffers
-from tasks.extensions.explain.profiles import ProfiledStep, compare_profiles, find_profile
+from tasks.extensions.explain.profiles import GAP, ProfiledStep, compare_profiles, find_profile
 from tasks.extensions.explain.tensors import compare_tensors
 from tasks.extensions.explain.touched_lines import add_commits, find_refs
 from tasks.observe.shared_start import read_start
@@ -21,6 +21,7 @@ from tasks.programs.program_work import analyse_program
 from tasks.programs.read_with_jax import read_with_jax
 from tasks.programs.source_lines import OptimisedProgram, read_optimised
 from tasks.records import (
+    CodeLine,
     CompiledProgram,
     Explanation,
     FunctionComparison,
@@ -70,6 +71,7 @@ def explain_plans(
     *,
     stands_for: str = "",
     function: FunctionComparison | None = None,
+    states: Sequence[str] = (),
 ) -> Explanation:
     """Observe both arms, with files below `folder`, and return their differences; a failure of an arm gives a note.
 
@@ -79,27 +81,35 @@ def explain_plans(
 
     stands_for: how the plans differ from those of the judged runs. If they do, memory and times are not examined.
     function: the answer of float64; the tensors are those of a step at which its results differ.
+    states: the names of the states at which they do, "step 1"; by default the function's.
     """
     began = time.monotonic()
-    measured, step = not stands_for, choose_step(function)
-    first = observe(plans[0], names[0], folder / "baseline", None, step=step, profiled=measured)
-    start = first.folder if first.observation.step else None
-    second = observe(plans[1], names[1], folder / "candidate", start, step=step, profiled=measured)
-    report = read_start(plans[1])
-    shared = report is not None and report.is_shared
-    found = explain_observed((first, second), starts_shared=shared, measured=measured, function=function)
+    measured, steps = not stands_for, choose_steps(states or (function.differing if function else ()))
+    found = Explanation(headline="")
+    for step in steps:  # of a batch that does not take the changed path, all tensors may be equal
+        first = observe(plans[0], names[0], folder / "baseline", None, step=step, profiled=measured)
+        start = first.folder if first.observation.step else None
+        second = observe(plans[1], names[1], folder / "candidate", start, step=step, profiled=measured)
+        report = read_start(plans[1])
+        shared = report is not None and report.is_shared
+        found = explain_observed((first, second), starts_shared=shared, measured=measured, function=function)
+        if found.tensors is None or found.tensors.roots or found.tensors.tensors == (0, 0):
+            break
     headline = found.headline if measured else f"{found.headline}; {stands_for}"
     return found.model_copy(update={"headline": headline, "seconds": round(time.monotonic() - began, 1)})
 
 
-def choose_step(function: FunctionComparison | None) -> int:
-    """Return the call of the step, from 0, whose tensors are compared: PROFILED[0], if the results differ there.
+def choose_steps(states: Sequence[str]) -> list[int]:
+    """Return the calls of the step, from 0, whose tensors are compared: the second one if the first shows nothing.
 
-    At step 0 all moments are 0, and at a warm-up's step 0 the learning rate: a change of them would have no effect yet.
-    Where the results differ at other steps only, as with batches that do not take the changed path, the first of those.
+    states: the names of those at which the results differ. PROFILED[0] is the first choice: at step 0 all moments are
+    0, and at a warm-up's step 0 the learning rate, so a change of them would have no effect yet. The first step at
+    which the results differ is the other choice: both arms begin it with equal states.
     """
-    numbers = [int(found[1]) for state in (function.differing if function else ()) if (found := _STEP.fullmatch(state))]
-    return PROFILED[0] if not numbers or PROFILED[0] in numbers else numbers[0]
+    numbers = [int(found[1]) for state in states if (found := _STEP.fullmatch(state))]
+    if not numbers:
+        return [PROFILED[0]]
+    return list(dict.fromkeys([PROFILED[0] if PROFILED[0] in numbers else numbers[0], numbers[0]]))
 
 
 def observe(
@@ -238,7 +248,44 @@ def _explain_time(arms: Both[ObservedArm], programs: Both[OptimisedProgram]) -> 
         ProfiledStep(profile, program, arm.observation.step or "")
         for profile, program, arm in zip(profiles, programs, arms, strict=True)
     ]
-    return compare_profiles(steps[0], steps[1], names)
+    found = compare_profiles(steps[0], steps[1], names)
+    return None if found is None else name_compiles(found, arms)
+
+
+def name_compiles(spent: TimeExplanation, arms: Both[ObservedArm]) -> TimeExplanation:
+    """Return the times with the line that jits a new function in the steps of one arm alone, if its host is slower."""
+    lines = [_find_jits(arm) for arm in arms]
+    known = [{(line.file, line.function) for line in found} for found in lines]
+    for side, found in enumerate(lines):
+        line = next((one for one in found if (one.file, one.function) not in known[1 - side]), None)
+        gap = next((row for row in spent.differences if row.what == GAP and row.sure), None)
+        if line is None or gap is None or (gap.candidate_s > gap.baseline_s) != bool(side):
+            continue
+        why = f"{line.place} jits a new function object in each step, and each compiles"
+        row = gap.model_copy(
+            update={
+                "candidate_line" if side else "baseline_line": line,
+                "sentence": f"{gap.sentence}: {why}",
+            }
+        )
+        differences = tuple(row if one is gap else one for one in spent.differences)
+        sentence = spent.sentence.replace(gap.sentence, row.sentence)
+        return spent.model_copy(update={"sentence": sentence, "differences": differences})
+    return spent
+
+
+def _find_jits(arm: ObservedArm) -> dict[CodeLine, int]:
+    """Return the lines that jit a new function object in at least every second step, with the number of objects."""
+    jits = arm.observation.loop.jits if arm.observation.loop is not None else ()
+    return {
+        CodeLine(file=short, line=line, function=function, path=path): count
+        for path, line, function, short, count in jits
+        if path and 2 * count >= _count_calls(arm)
+    }
+
+
+def _count_calls(arm: ObservedArm) -> int:
+    return arm.observation.loop.calls if arm.observation.loop is not None else 0
 
 
 def _say_headline(

@@ -41,6 +41,7 @@ class TensorRow:
     largest: float
     broken: int  # number of values that are not finite
     value: str  # equal for tensors with equal values, in both arms
+    made_by: str = ""  # of a result of a shard_map: the collective that makes it, "psum at train.py:27 step"
     layers: Layers = ()  # for each axis that may stack layers: `value` of each slice
 
     @property
@@ -134,10 +135,15 @@ def read_steps(folders: Sequence[Path]) -> list[ObservedStep]:
         rows = []
         for row, name, stack in zip(lines[1:-1], names[count:], stacks[rest:], strict=True):
             operation = (row["path"], row["op"], tuple(row["from"]), *row["at"])
-            made = (row["stack"], row["type"], row["out"], row["params"], *row["v"][:4], name, stack)
+            made = (row["stack"], row["type"], row["out"], row["params"], *row["v"][:4], name, _name_maker(row), stack)
             rows.append(TensorRow(*(operation + made)))
         steps.append(ObservedStep(rows, names[:count], lines[-1]["results"], stacks[:rest]))
     return steps
+
+
+def _name_maker(row: Any) -> str:
+    operation, file, line, function, short = row.get("made_by", ("", "", 0, "", ""))
+    return f"{operation} at {short}:{line} {function}" if file else operation
 
 
 def _read_lines(file: Path) -> list[Any]:

@@ -20,6 +20,7 @@ from tasks.extensions.invariants.twin_plans import TwinPair
 from tasks.extensions.invariants.twin_records import Planted, TwinResult
 from tasks.observe.recorder import read_observation
 from tasks.records import Observation
+from tasks.records.text import counted
 from tasks.resolve.plans import hash_identity
 
 LANES = 2
@@ -61,7 +62,7 @@ def evaluate_twins(pairs: Sequence[TwinPair], folder: Path, say: Say = lambda _:
             recordings |= dict.fromkeys([side.folder for side in fresh], recorded)
             needed = {place: recordings[place] for place in own}
             evaluations[others.submit(_evaluate_group, group, folder, needed, interrupt)] = name
-        say(f"{len(recordings)} steps to record for {len(ready)} pairs")
+        say(f"{counted(len(recordings), 'step')} to record for {counted(len(ready), 'pair')}")
         try:
             pending = set(evaluations)
             while pending:

@@ -58,6 +58,7 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
             text += ": both sides are one program"
         return answer(twin, case, "same", text, **facts)
     first = beyond[0].state if beyond else states[0][0]
+    facts["states"] = tuple(dict.fromkeys(gap.state for gap in beyond))
     shown = sorted((gap for gap in beyond if gap.state == first), key=lambda gap: -gap.float64)
     facts["gaps"] = tuple(shown[:MAX_GAPS])
     updates = measured.get("updates", ())

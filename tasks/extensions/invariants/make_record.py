@@ -44,7 +44,7 @@ def make_record(
     broken = [one for one in results if one.answer == "another"]
     for one in broken[:MAX_EXPLAINED]:
         say(f"looking for the first tensor of {one.title}")
-        first = find_first(by_name[one.twin, one.case], folder / EXPLAINED)
+        first = find_first(by_name[one.twin, one.case], folder / EXPLAINED, one.states)
         found[one.twin, one.case] = one.model_copy(update={"first": first})
     results = [found[pair.twin.name, pair.case] for pair in pairs]
     planted: list[Planted] = []
@@ -73,16 +73,17 @@ def make_record(
     )
 
 
-def find_first(pair: TwinPair, folder: Path) -> str:
+def find_first(pair: TwinPair, folder: Path, states: Sequence[str]) -> str:
     """Return the first tensor that differs in float64, with its line; "" if it is not found.
 
+    states: the names of the steps at which results differ.
     Starts both sides once more, and evaluates their steps operation by operation.
     """
     assert pair.plans is not None
     if pair.twin.is_about_more:
         return ""  # both sides are one program or one setting there
     own = folder / f"{pair.plans[0].identity}-{pair.plans[1].identity}"
-    explanation = explain_plans(pair.plans, ("left", "right"), own)
+    explanation = explain_plans(pair.plans, ("left", "right"), own, states=states)
     tensors = explanation.tensors
     if (
         tensors is None
@@ -92,4 +93,5 @@ def find_first(pair: TwinPair, folder: Path) -> str:
         return ""  # from different arguments, such as a batch in another shape, all tensors differ
     first = tensors.first
     place = f"{first.file}:{first.line}" if first.line else first.file
-    return f"{place} ({first.operation}{f' after {first.after}' if first.after else ''})"
+    by = f" by {first.made_by}" if first.made_by else ""
+    return f"{place} ({first.operation}{by}{f' after {first.after}' if first.after else ''})"

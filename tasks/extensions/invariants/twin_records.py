@@ -45,6 +45,7 @@ class TwinResult(Frozen):
     gradients: float | None = None  # of all gradients together, at the first step
     results: int = 0  # number of compared results of a step
     gaps: tuple[TwinGap, ...] = ()  # the largest ones, at the first step that has any
+    states: tuple[str, ...] = ()  # the names of the steps at which results differ
     first: str = ""  # the first tensor that differs, with file and line; empty: not looked for, or not found
     # "key=value" of each side; None: the side is more than settings
     settings: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)

@@ -19,7 +19,7 @@ from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import find_deciding_row
 from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
-from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.program_metrics import COMPILED_PROGRAMS, MEMORY
 from tasks.metrics.result_metrics import FUNCTION, LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
@@ -44,6 +44,8 @@ from tasks.records.text import shorten, show_share, visible
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
 MAX_REF_LENGTH = 24  # characters of an arm in the title
 MAX_ROWS, MAX_TICKS = 4, 4
+# the block that ends logs of MaxText; its text waits in a buffer, and stands before the cause of a death at the end
+_FLOPS = re.compile(r"Per train step:| Total TFLOPs: | split as [\d.]+%")
 LAST_LINES, LAST_BYTES = 3, 4_096  # of a dead run's log
 LEAST_STEPS = 12  # fewer steps of an arm show no levels
 MAX_APART = 0.25  # relative distance of a value to the nearest drawn level
@@ -322,7 +324,11 @@ def tell_cost(record: ComparisonRecord, explained: Explanation) -> str:
     rows = explained.memory.buffers if explained.memory is not None and MEMORY.name in differ else ()
     more = [f"{(row.candidate_bytes - row.baseline_bytes) / 2**20:+,.2f} MiB of {row.what}" for row in rows[:1]]
     more = [f"{text} at {row.line.place}" if row.line else text for text, row in zip(more, rows, strict=False)]
-    times = explained.time.differences if explained.time is not None and differ & set(PER_STEP) else ()
+    times = (
+        explained.time.differences
+        if explained.time is not None and differ & {*PER_STEP, COMPILED_PROGRAMS.name}
+        else ()
+    )
     more += [row.sentence for row in times[:1] if row.sure]
     touched = [f"{line.commit}: {line.place}" for line in explained.lines[:1] if more]
     return "; ".join([*touched, *more][:2])
@@ -454,7 +460,8 @@ def read_last_lines(arm: ArmSummary) -> tuple[str, ...]:
             own = file.readline(LAST_BYTES).decode("utf-8", "replace")
     except OSError:
         return ()
-    lines = [*before.split("\n")[1 if begin else 0 : -1], own]
+    earlier = [line for line in before.split("\n")[1 if begin else 0 : -1] if not _FLOPS.match(line)]
+    lines = [*earlier, own]
     return tuple(visible(line.rstrip("\r\n")) for line in lines if line.strip())
 
 

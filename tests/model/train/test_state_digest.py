@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from model.train.state_digest import BLOCK, checksum, checksum_on_host, digest_state
+from model.train.state_digest import BLOCK, checksum, checksum_on_host, describe_change, digest_state, measure_state
 
 
 def one(x: jax.Array) -> str:
@@ -51,3 +51,17 @@ def test_the_whole_digest_depends_on_paths_and_shapes() -> None:
     x = jnp.arange(6, dtype=jnp.float32)
     whole = [digest_state(tree)["digest"] for tree in ({"a": x}, {"b": x}, {"a": x.reshape(2, 3)}, {"a": x, "b": x})]
     assert len(set(whole)) == 4
+
+
+def test_an_array_that_comes_back_with_other_bits_is_described_by_its_norms() -> None:
+    state = {"count": jnp.int32(3), "mu": {"w": jnp.asarray([3.001, 4.0], jnp.float32)}}
+    saved = measure_state(state)
+    assert describe_change(saved, state) == ""
+    rounded = jax.tree.map(lambda x: x.astype(jnp.bfloat16).astype(x.dtype), state)
+    assert describe_change(saved, rounded) == (
+        f"1 of 2 arrays differ, first mu/w: float32, norm {np.hypot(float(np.float32(3.001)), 4.0):.9g} → 5, "
+        "every value rounded to bfloat16"
+    )
+    moved = {"count": jnp.int32(4), "mu": {"w": state["mu"]["w"] * 1.001}}
+    assert describe_change(saved, moved).startswith("2 of 2 arrays differ, first count: int32, norm 3 → 4")
+    assert describe_change(saved, {"mu": state["mu"]}) == "1 of 2 arrays differ, first count, which is missing"

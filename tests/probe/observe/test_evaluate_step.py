@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 
+from maxview_probe.observe import jaxprs
 from maxview_probe.observe.evaluate_step import StepEvaluation
 from maxview_probe.observe.other_arm import Draws
+from maxview_probe.observe.places import place_of_equation
 from tasks.extensions.explain.equal_values import name_values
 
 SIDE = 8
@@ -184,3 +187,20 @@ def test_values_are_equal_up_to_rounding(pair: str) -> None:
     x = draw(SIDE, SIDE)
     names = name_values([results_of(evaluate(function, x)[1])[0] for function in (left, right)])
     assert (names[0] == names[1]) is equal
+
+
+def test_a_result_of_a_shard_map_has_the_collective_that_makes_it() -> None:
+    def part(w: jax.Array, x: jax.Array) -> tuple[jax.Array, ...]:
+        loss, gradient = jax.value_and_grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+        mean = jax.lax.pmean(loss, "data")
+        total = jax.jit(lambda g: jax.lax.psum(g, "data"))(gradient)
+        return mean, total, w + total, w
+
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
+    whole, split = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("data")
+    parts = jax.shard_map(part, mesh=mesh, in_specs=(whole, split), out_specs=(whole,) * 4, check_vma=False)
+    (equation,) = jax.make_jaxpr(parts)(draw(4), draw(2, 4)).eqns
+    found = [jaxprs.find_collective(equation, output) for output in range(4)]
+    lines = [place_of_equation(one)[1] if one is not None else 0 for one in found]
+    source = Path(__file__).read_text().splitlines()
+    assert ["pmean(loss" in source[lines[0] - 1], "psum(g" in source[lines[1] - 1], *lines[2:]] == [True, True, 0, 0]

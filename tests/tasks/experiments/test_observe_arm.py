@@ -91,6 +91,17 @@ def test_every_way_to_compile_a_step_is_observed(call: str, plan_of: Planned, tm
     assert len(found.results) == 1
 
 
+@pytest.mark.parametrize(("function", "objects"), [("lambda w, x: train_step(w, x)", 3), ("train_step", 0)])
+def test_functions_that_are_jitted_anew_in_each_step_are_counted_by_line(
+    function: str, objects: int, plan_of: Planned, tmp_path: Path
+) -> None:
+    text = STEP + f"for _ in range(4):\n    w = jax.jit({function})(w, x)"
+    found = observe_arm(plan_of("arm", text=text), tmp_path / "o", tensors=False, profile=(0, 3))
+    assert found.loop is not None
+    line = text.splitlines().index(f"    w = jax.jit({function})(w, x)") + 1
+    assert [(jit[1], jit[2], jit[4]) for jit in found.loop.jits] == ([(line, "<module>", objects)] if objects else [])
+
+
 def test_a_failure_of_the_recorder_does_not_fail_the_trainer(plan_of: Planned, tmp_path: Path) -> None:
     text = STEP + "import numpy\nnumpy.savez = None\nw = jax.jit(train_step)(w, x)"
     found = observe_arm(plan_of("arm", text=text), tmp_path / "o")

@@ -10,6 +10,7 @@ from tasks.experiments import runnable_arms
 from tasks.experiments.runnable_arms import plans_of, wants_explanation
 from tasks.extensions.explain import explain_arms
 from tasks.extensions.explain.explain_arms import ObservedArm, _say_headline
+from tasks.extensions.explain.profiles import GAP
 from tasks.extensions.explain.subjects import find_subject, name_explainable_differences
 from tasks.records import (
     ComparisonRecord,
@@ -21,8 +22,11 @@ from tasks.records import (
     RunPlan,
     StartReport,
     TensorComparison,
+    TimeDifference,
+    TimeExplanation,
 )
 from tasks.records.compared_case import MetricDiff
+from tasks.records.observation import LoopRecord
 from tasks.records.plan import SharedStart
 from tasks.records.run import START_FILE, START_FOLDER
 from tests.wording.sentences import Wording
@@ -74,6 +78,72 @@ def test_own_first_weights_explain_nothing_if_the_judged_runs_shared_them(
         lambda _, *, starts_shared, measured, function: Explanation(headline=f"{starts_shared}"),
     )
     assert explain_arms.explain_plans((plan, plan), ("left", "right"), tmp_path).headline == str(shared)
+
+
+@pytest.mark.parametrize(
+    ("states", "steps"),
+    [
+        ((), [2]),
+        (("step 0", "step 1", "step 2"), [2, 0]),
+        (("step 2", "a later state"), [2]),
+        (("step 1",), [1]),
+        (("weights × 10",), [2]),
+    ],
+)
+def test_a_step_whose_results_differ_is_looked_at(states: tuple[str, ...], steps: list[int]) -> None:
+    assert explain_arms.choose_steps(states) == steps
+
+
+def test_a_batch_that_does_not_take_the_changed_path_is_followed_by_the_first_that_does(
+    plan_of: Callable[..., RunPlan], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = plan_of("right")
+
+    def observe(_plan: RunPlan, name: str, folder: Path, _start: Any, *, step: int, profiled: bool) -> ObservedArm:
+        return ObservedArm(plan, name, folder, Observation(step=f"train_step at {step}"))
+
+    def explain(arms: tuple[ObservedArm, ObservedArm], **_: Any) -> Explanation:
+        step = str(arms[0].observation.step)
+        roots = () if step == "train_step at 2" else (Root(kind="result", sentence=step),)
+        return Explanation(headline=step, tensors=TensorComparison(sentence=step, tensors=(9, 9), roots=roots))
+
+    monkeypatch.setattr(explain_arms, "observe", observe)
+    monkeypatch.setattr(explain_arms, "explain_observed", explain)
+    names = ("left", "right")
+    found = explain_arms.explain_plans((plan, plan), names, tmp_path, states=("step 1", "step 2"))
+    assert found.headline == "train_step at 1"
+    assert explain_arms.explain_plans((plan, plan), names, tmp_path).headline == "train_step at 2"
+
+
+MADE = (("/tree/train.py", 32, "update", "train.py", 19),)
+
+
+@pytest.mark.parametrize(
+    ("jits", "slower", "named"),
+    [
+        (((), MADE), 1, True),
+        ((MADE, ()), 0, True),
+        ((MADE, (("/other/train.py", 40, "update", "train.py", 19),)), 1, False),  # in both arms
+        (((), (("/tree/train.py", 32, "update", "train.py", 4),)), 1, False),  # in every fifth step
+        ((MADE, ()), 1, False),  # the other arm is slower
+    ],
+)
+def test_a_host_that_compiles_in_each_step_has_the_line_that_makes_the_function(
+    jits: tuple[Any, Any], slower: int, named: bool, plan_of: Callable[..., RunPlan], tmp_path: Path
+) -> None:
+    arms = [
+        ObservedArm(plan_of(name), name, tmp_path, Observation(step="step", loop=LoopRecord(calls=20, jits=its)))
+        for name, its in zip(("main", "branch"), jits, strict=True)
+    ]
+    seconds = (0.001, 1.5) if slower else (1.5, 0.001)
+    row = TimeDifference(what=GAP, baseline_s=seconds[0], candidate_s=seconds[1], sentence="1,499 ms more")
+    spent = TimeExplanation(sentence="a step: 1,499 ms more", steps=(20, 20), step_s=(0.1, 1.6), differences=(row,))
+    found = explain_arms.name_compiles(spent, (arms[0], arms[1]))
+    lines = found.differences[0].baseline_line, found.differences[0].candidate_line
+    assert [line.place if line else "" for line in lines] == [
+        "train.py:32 update" if named and side == slower else "" for side in (0, 1)
+    ]
+    assert ("train.py:32 update" in found.sentence) == named
 
 
 @pytest.fixture

@@ -114,9 +114,9 @@ def test_a_first_tensor_needs_equal_arguments(
     root = Root(kind="operation", file="train.py", line=14, operation="dot_general", sentence="")
     tensors = TensorComparison(sentence="", first=root, different_arguments=different)
     monkeypatch.setattr(
-        "tasks.extensions.invariants.make_record.explain_plans", lambda *_: SimpleNamespace(tensors=tensors)
+        "tasks.extensions.invariants.make_record.explain_plans", lambda *_, **__: SimpleNamespace(tensors=tensors)
     )
-    assert find_first(plan(write(tmp_path)), tmp_path) == first
+    assert find_first(plan(write(tmp_path)), tmp_path, ("step 0",)) == first
 
 
 @pytest.mark.long

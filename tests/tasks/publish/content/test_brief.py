@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from math import nan
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,18 @@ def test_the_last_lines_end_with_the_cause(record_000: ComparisonRecord) -> None
     assert lines[-2].lstrip().startswith('File "/deps/src/maxtext/utils/train_utils.py", line 217')
     gone = record_000.candidate.model_copy(update={"logs": ("/nowhere/log.txt",)})
     assert read_last_lines(gone) == ()
+
+
+def test_the_flops_at_the_end_of_a_log_are_no_cause(record_000: ComparisonRecord, tmp_path: Path) -> None:
+    block = "Per train step:\n Total TFLOPs: 0.00 \n split as 96.97% learnable weight flops and 3.03% attention flops\n"
+    log = tmp_path / "log.txt"
+    log.write_text("saved\n" + block + "Training stopped: other arrays\n")
+    offset = log.read_text().index("Training stopped")
+    error = record_000.candidate.cause_of_death
+    assert error is not None
+    update = {"logs": (str(log),), "cause_of_death": error.model_copy(update={"offset": offset, "run": 0})}
+    lines = read_last_lines(record_000.candidate.model_copy(update=update))
+    assert lines == ("saved", "Training stopped: other arrays")
 
 
 def test_the_brief_has_the_rows_that_differ_and_counts_the_others(
