@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 
+from maxview_probe.observe.equal_values import name_values
 from maxview_probe.observe.evaluate_step import StepEvaluation
 from maxview_probe.observe.other_arm import Draws
-from tasks.extensions.explain.equal_values import name_values
 
 SIDE = 8
 
