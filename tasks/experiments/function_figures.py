@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import atan2, hypot, inf, sqrt
 from typing import Any
 
+from maxview_probe.evaluate.limits import FAR, GROUP_SHARE, NOISE, SAME
 from tasks.diff.decide_by_function import CURVE_LIMIT, rounding_of_loss
 from tasks.records.function import (
     FunctionComparison,
@@ -18,14 +19,10 @@ from tasks.records.function import (
 )
 from tasks.records.text import counted
 
-SAME = 1e-12  # largest relative difference of equal functions in float64; measured up to 3e-15 after three steps
-NOISE = 100.0  # times the effect of a last bit of the weights, at a state that no run reached
 NEAR = ("counter", "a batch")  # states with a run's own weights
-FAR = 1e-6  # limit at other weights: a softmax of logits of 1e4 loses as many digits in equal functions
 TIES = ("weights × 0",)  # states in which functions with equal gradients almost everywhere may differ
 SHOWN_PLACES, MAX_CODE = 3, 80
 SMALL = 1e-7  # smaller differences usually come from one constant in a narrow type
-GROUP_SHARE = 0.01  # share of the size of a group (all gradients) that counts as size of each of its arrays
 LONGER = 0.01  # share by which the updates of the chain "longer" are longer; as in `evaluate.compare_function`
 LEAST_METRIC = 1e-3  # size of a smaller metric: auxiliary losses that are 0 in exact arithmetic
 MIN_SIZE = 256  # values of a gradient whose rounding error is compared alone; of fewer values it is an accident

@@ -5,11 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
 
-from tasks.experiments.observe_arm import observe_arm
+from maxview_probe.inject import INJECTED
+from tasks.experiments.observe_arm import observe_arm, recorded_source
 from tasks.ingest.log_causes import list_frames, with_cause, with_frame
 from tasks.ingest.run_record import read_run_log
 from tasks.launch.logs import read_exit_code
-from tasks.observe.recorder import INJECTED, read_observation
+from tasks.observe.recorder import read_observation
 from tasks.records import Observation, RunPlan, RunReading
 from tasks.resolve.changed_code import changed_between
 from tasks.store.atomic import write_atomically
@@ -20,6 +21,7 @@ BATCHES = 20  # recorded batches; fewer if the run has fewer steps
 SIDES = ("baseline", "candidate")
 FOLDER = "experiments"  # in a comparison's folder
 IDENTITY = "plan-identity.txt"  # of the recorded plan
+PROBE = INJECTED.parent  # the recorder's own code
 PLAN = "plan.json"  # the recorded plan
 
 type Both[T] = tuple[T, T]
@@ -61,7 +63,7 @@ def read_ends(observations: Both[Observation], logs: Both[Path], plans: Both[Run
     Both are None if a step is missing for another reason, such as a failure of the recorder.
     """
     read = (
-        None if one.step is not None else _read_end(log, plan.checkout)
+        None if one.step is not None else _read_end(log, recorded_source(plan, log.parent))
         for one, log, plan in zip(observations, logs, plans, strict=True)
     )
     left, right = ends = tuple(read)
@@ -69,12 +71,12 @@ def read_ends(observations: Both[Observation], logs: Both[Path], plans: Both[Run
     return (None, None) if any(missing) else (left, right)
 
 
-def _read_end(log: Path, root: str | None) -> RunReading | None:
+def _read_end(log: Path, root: str) -> RunReading | None:
     if not log.is_file() or not read_exit_code(log):
         return None
     reading = with_frame(with_cause(read_run_log(log), log, supervised=True), log, root)
     frames = list_frames(log, reading.error) if reading.error is not None else []
-    is_ours = bool(frames) and str(INJECTED) in frames[-1][1]
+    is_ours = bool(frames) and str(PROBE) in frames[-1][1]
     return reading if reading.has_died and not is_ours else None
 
 

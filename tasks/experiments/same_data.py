@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.environment import pass_on
+from maxview_probe.evaluate.limits import SAME
 from maxview_probe.observe.meaning import meanings_of
 from maxview_probe.observe.observation_files import ARGUMENTS, OBSERVATION, batch_file, read_arrays
-from tasks.experiments.function_figures import SAME, sizes_of
+from tasks.experiments.function_figures import sizes_of
 from tasks.experiments.recordings import SIDES, Both
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.experiments.same_function import PATIENCE_S

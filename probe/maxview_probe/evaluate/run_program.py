@@ -13,14 +13,15 @@ from jaxlib.xla_client import CompileOptions, DeviceAssignment, DeviceList
 class RunnableProgram:
     """One compiled program. All arguments and results are whole on every device."""
 
-    def __init__(self, text: str, devices: int, *, quickly: bool = False):
+    def __init__(self, text: str, devices: int, *, quickly: bool = False, platform: str | None = None):
         """Compile a program for `devices` devices. Raises ValueError if it does not compile here.
 
         quickly: skip the compiler's optimisations, for programs that run only a few times. Halves the compile time.
+        platform: of the devices; None: JAX's default.
         """
-        if devices > jax.device_count():
-            raise ValueError(f"the step runs on {devices} devices; here are {jax.device_count()}")
-        self.devices = jax.devices()[:devices]
+        if devices > jax.device_count(platform):
+            raise ValueError(f"the step runs on {devices} devices; here are {jax.device_count(platform)}")
+        self.devices = jax.devices(platform)[:devices]
         options = CompileOptions()
         if quickly:
             debug = options.executable_build_options.debug_options
@@ -34,7 +35,9 @@ class RunnableProgram:
             build.allow_spmd_sharding_propagation_to_output = [False]
             build.allow_spmd_sharding_propagation_to_parameters = [False]
         try:
-            self.executable = get_backend().compile_and_load(text.encode(), DeviceList(tuple(self.devices)), options)
+            self.executable = get_backend(platform).compile_and_load(
+                text.encode(), DeviceList(tuple(self.devices)), options
+            )
         except jax.errors.JaxRuntimeError as error:
             raise ValueError(f"the program does not compile here: {str(error).partition(chr(10))[0]}") from error
         mesh = Mesh(np.array(self.devices), ("all",))

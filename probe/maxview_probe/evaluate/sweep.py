@@ -7,13 +7,14 @@ milliseconds, because both programs are compiled already.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from maxview_probe.evaluate.conditions import Condition, read_ways
+from maxview_probe.evaluate.limits import SAME
 from maxview_probe.evaluate.match import ArrayOrigin
-from maxview_probe.evaluate.recorded_step import RecordedStep, Slot
+from maxview_probe.evaluate.recorded_step import Slot
 from maxview_probe.evaluate.run_program import RunnableProgram
 
 GRID = (0, 1, 2, 5)  # counters, and these times powers of ten
@@ -24,9 +25,14 @@ SEARCHED = (1e-6, 1e-5, 1e-4, 1e-2, 1e-1, 1e2, 1e4, 1e5, 1e6)  # further ones, i
 ALONE, MAX_ALONE = (1e2, 1e4), 40  # scales of single arrays of weights, and how many of these
 LAST_BIT = 2.0**-52
 AS_RUN = ("weights × 10", "weights × 1000")  # states that show the range of a narrow type
-SAME = 1e-12  # a difference up to this needs no measure of its noise; as tasks/experiments/function_figures.py
 
 Arrays: TypeAlias = list[Any]
+
+
+class HasInputs(Protocol):
+    """A recorded step, or another program."""
+
+    inputs: list[Slot]
 
 
 @dataclass
@@ -53,7 +59,7 @@ class SweptArm:
 class Sweep:
     """Both arms, and how the candidate's arguments and results are made from or compared with the baseline's."""
 
-    step: RecordedStep  # of the baseline
+    step: HasInputs  # of the baseline
     arms: tuple[SweptArm, SweptArm]
     translate: Callable[[Arrays], Arrays]  # the baseline's arguments → the candidate's
     slots: Sequence[Slot]  # the candidate's results

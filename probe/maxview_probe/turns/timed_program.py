@@ -61,7 +61,7 @@ class TimedProgram:
 
     def __init__(self, folder: Path):
         """Read and compile a recording. Raises ValueError with a sentence if it cannot run here, and OutOfMemory."""
-        self.step = step = RecordedStep(folder)
+        step = RecordedStep(folder)
         platform = step.record.get("platform", "")
         if platform != jax.default_backend():
             raise ValueError(
@@ -73,6 +73,11 @@ class TimedProgram:
             raise ValueError("its program calls Python, which a recording does not hold")
         if not any(step.inputs[n].role == "parameter" for n in step.fed):
             raise ValueError("the recording does not show which results the next step takes: train two steps or more")
+        self._prepare(step)
+
+    def _prepare(self, step: Any) -> None:
+        """Compile a step, which has the text, arguments and batches of a `RecordedStep`."""
+        self.step = step
         self.devices = jax.devices()[: step.devices]
         self.options = _compile_options(step)
         self.compiled: list[bytes] = []  # serialized executables
@@ -199,7 +204,7 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300]
 
 
-def _compile_options(step: RecordedStep) -> Any:
+def _compile_options(step: Any) -> Any:
     options = CompileOptions()
     if step.devices > 1:
         options.num_partitions = step.devices

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tasks.extensions.explain.equal_values import name_values
+from maxview_probe.observe.equal_values import name_values
 from tasks.records.observation import TENSORS, Pass
 
 type Origin = list[Any]  # ["row", n], ["arg", n], ["lit", text], ["const", digest] or ["parts", [origin, …]]

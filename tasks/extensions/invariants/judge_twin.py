@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import hypot
 from typing import Any
 
-from tasks.experiments.function_figures import FIRST_MOMENT, SAME, sizes_of
+from maxview_probe.evaluate.limits import SAME
+from tasks.experiments.function_figures import FIRST_MOMENT, sizes_of
 from tasks.extensions.invariants.twin_files import Twin
 from tasks.extensions.invariants.twin_records import TwinAnswer, TwinGap, TwinResult
 from tasks.records.function import name_result, show_relative

@@ -12,10 +12,10 @@ import pytest
 from jax.experimental import pallas as pl
 
 from maxview_probe.observe import jaxprs
+from maxview_probe.observe.equal_values import name_values
 from maxview_probe.observe.evaluate_step import StepEvaluation
 from maxview_probe.observe.other_arm import Draws
 from maxview_probe.observe.places import place_of_equation
-from tasks.extensions.explain.equal_values import name_values
 
 SIDE = 8
 

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TypeAlias
 
 # Two norms or projections are equal if they differ by no more than LIMIT times the norm plus ROUNDINGS times the
 # distance by which another rounding of every operation moved the tensor: usually 1e-15 of the norm, but all of it for a
@@ -10,8 +11,8 @@ from collections.abc import Sequence
 LIMIT, ROUNDINGS = 1e-13, 1000.0
 
 # the digest of integers, or a fingerprint of floats: see `maxview_probe.observe.bits.take_fingerprint`
-type Measured = str | Sequence[float]
-type Bands = tuple[float, ...]  # twice: norm, two projections, distance moved by rounding
+Measured: TypeAlias = str | Sequence[float]
+Bands: TypeAlias = tuple[float, ...]  # twice: norm, two projections, distance moved by rounding
 
 
 def name_values(tensors: Sequence[Measured]) -> list[str]:

@@ -1,0 +1,1 @@
+"""For people: do two JAX functions compute the same? Which of two is faster?"""

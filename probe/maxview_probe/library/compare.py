@@ -1,0 +1,257 @@
+"""Compares two functions: in float64, at the given arguments and at others of their kinds; as they run; as programs."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import hypot, inf
+from typing import Any
+
+import jax
+import numpy as np
+
+from maxview_probe.evaluate.compare_function import WideText, distance, list_float_types, to_float64, widen_both
+from maxview_probe.evaluate.conditions import Condition
+from maxview_probe.evaluate.limits import FAR, GROUP_SHARE, NOISE, SAME
+from maxview_probe.evaluate.match import ArrayOrigin
+from maxview_probe.evaluate.recorded_step import mlir_context, parse_program
+from maxview_probe.evaluate.run_program import RunnableProgram
+from maxview_probe.evaluate.sweep import SweptArm
+from maxview_probe.evaluate.widen import as_run
+from maxview_probe.library.errors import CannotCompare, in_user_terms, name_functions, shorten
+from maxview_probe.library.result import Gap, Result, Rounding
+from maxview_probe.library.roots import are_rounding, evaluate, find_roots
+from maxview_probe.library.states import GIVEN, HARMLESS, FunctionSweep
+from maxview_probe.library.traced import GRADIENT, TracedFunction, read_arguments, trace
+
+SWEEP_S = 10.0  # after this no further state is begun
+DRAWN = 1e-9  # limit at drawn arguments, which are as large as the given ones
+CONFIRMED = 3  # states at which a difference is looked at, operation by operation
+CPU = "cpu"
+_NARROW = ("f8", "bf16", "f16", "f32", "f64")
+
+
+def compare(old: Callable[..., Any], new: Callable[..., Any], args: Sequence[Any], *, grad: bool) -> Result:
+    """Return whether two functions compute the same. Raises CannotCompare with a sentence."""
+    began = time.monotonic()
+    names = name_functions(old, new)
+    traced, cotangents, values = trace_both(old, new, args, names, grad=grad)
+    slots = traced[1].outputs
+    results = tuple(slot.meaning for slot in slots)
+    kind = min(list_float_types(one.text for one in traced), key=_width, default="f32")
+    if program_of(traced[0].text) == program_of(traced[1].text):
+        return Result(
+            True, 0.0, Rounding(0.0, 0.0, kind), results, (), one_program=True, names=names,
+            seconds=time.monotonic() - began,
+        )  # fmt: skip
+    given = [*values, *cotangents]
+    with jax.enable_x64(True):
+        texts = _widen(traced, names)
+        programs = _compile(traced, texts, names)
+        arms = tuple(SweptArm(wide, text.own) for (_, wide), text in zip(programs, texts, strict=True))
+        first = [to_float64(one) for one in given]
+        exact = [arm.run(first) for arm in arms]
+        _refuse_nan(traced, exact, names)
+        rounding = _measure_rounding(traced, programs, given, exact, kind)
+        sweep = FunctionSweep(
+            step=traced[0], arms=(arms[0], arms[1]), translate=list, slots=slots,
+            sources=[ArrayOrigin((n,), lambda taken: taken[0]) for n in range(len(slots))],
+            first=first, steps=0, plain=(),
+        )  # fmt: skip
+        states: dict[str, Any] = {}
+        kept = sweep._states
+
+        def remember() -> Any:
+            for name, arguments in kept():
+                states[name] = arguments
+                yield name, arguments
+
+        sweep._states = remember  # type: ignore[method-assign]
+        found = sweep.run(SWEEP_S)
+        gaps, roots = _find_difference(traced, found, states)
+    own = [gap for state in found if state["state"] == GIVEN for gap in _sizes(state)]
+    return Result(
+        same=not gaps,
+        largest=gaps[0].size if gaps else max(own, default=0.0),
+        rounding=rounding,
+        results=results,
+        states=tuple(state["state"] for state in found),
+        gaps=gaps,
+        roots=roots,
+        untried=tuple(_list_untried(arms, texts)),
+        notes=() if gaps else tuple(_list_notes(found)),
+        names=names,
+        seconds=time.monotonic() - began,
+    )
+
+
+def trace_both(
+    old: Callable[..., Any], new: Callable[..., Any], args: Sequence[Any], names: tuple[str, str], *, grad: bool
+) -> tuple[tuple[TracedFunction, TracedFunction], list[Any], list[Any]]:
+    """Return both functions' programs, the cotangents and the arrays of the arguments. Raises CannotCompare."""
+    given = read_arguments(old, args)
+    left, cotangents = trace(names[0], old, given, grad=grad)
+    right, _ = trace(names[1], new, given, grad=grad)
+    shapes = [[(slot.meaning, slot.shape) for slot in one.outputs] for one in (left, right)]
+    if len(shapes[0]) != len(shapes[1]):
+        raise CannotCompare(f"{names[0]} returns {_count(shapes[0])}, and {names[1]} {_count(shapes[1])}")
+    for (meaning, mine), (_, theirs) in zip(*shapes, strict=True):
+        if mine != theirs:
+            raise CannotCompare(f"{meaning} has the shape {mine} in {names[0]}, and {theirs} in {names[1]}")
+    return (left, right), cotangents, given.values
+
+
+def _count(results: Sequence[Any]) -> str:
+    return f"{len(results)} array{'s'[: len(results) != 1]}"
+
+
+def program_of(text: str) -> str:
+    """Return a lowered program without locations and names."""
+    with mlir_context():
+        text = str(parse_program(text).operation.get_asm(enable_debug_info=False))
+    text = re.sub(r'jax\.result_info = "[^"]*"', "", text)
+    numbers: dict[str, str] = {}
+    return re.sub(r"@[\w.$-]+", lambda name: numbers.setdefault(name[0], f"@{len(numbers)}"), text)
+
+
+def _widen(traced: Sequence[TracedFunction], names: Sequence[str]) -> list[WideText]:
+    try:
+        return widen_both(traced)  # type: ignore[arg-type]  # reads the texts alone
+    except ValueError as error:
+        arm, _, text = str(error).partition(": ")
+        name = names[arm == "candidate"]
+        raise CannotCompare(f"{name} has no float64 form: {text.replace('the step', 'it')}") from None
+
+
+def _compile(
+    traced: Sequence[TracedFunction], texts: Sequence[WideText], names: Sequence[str]
+) -> list[tuple[RunnableProgram, RunnableProgram]]:
+    """Return each function's program, as it is and in float64."""
+    with in_user_terms(" or ".join(names), "compiled for a processor"), mlir_context():
+        plain = [as_run(one.text) for one in traced]
+    with in_user_terms(" or ".join(names), "compiled for a processor"), ThreadPoolExecutor(4) as pool:
+        made = [
+            (
+                pool.submit(RunnableProgram, text, one.devices, platform=CPU),
+                pool.submit(RunnableProgram, wide.text, one.devices, quickly=True, platform=CPU),
+            )
+            for text, wide, one in zip(plain, texts, traced, strict=True)
+        ]
+        return [(a.result(), b.result()) for a, b in made]
+
+
+def _refuse_nan(traced: Sequence[TracedFunction], exact: Sequence[Sequence[Any]], names: Sequence[str]) -> None:
+    for name, one, results in zip(names, traced, exact, strict=True):
+        for slot, value in zip(one.outputs, results, strict=True):
+            if slot.is_float and np.isnan(value).any():
+                raise CannotCompare(f"{name} returns NaN at the given arguments ({slot.meaning}): give others")
+
+
+def _measure_rounding(
+    traced: Sequence[TracedFunction],
+    programs: Sequence[tuple[RunnableProgram, RunnableProgram]],
+    given: Sequence[Any],
+    exact: Sequence[Sequence[Any]],
+    kind: str,
+) -> Rounding:
+    errors = []
+    for one, (plain, _), wide in zip(traced, programs, exact, strict=True):
+        parts = [
+            (distance(*_finite(mine, its)) or 0.0, distance(*_finite(its, np.zeros_like(its))) or 0.0)
+            for slot, mine, its in zip(one.outputs, plain(given), wide, strict=True)
+            if slot.is_float
+        ]
+        errors.append(hypot(*(gap for gap, _ in parts)) / (hypot(*(norm for _, norm in parts)) or 1.0))
+    return Rounding(errors[0], errors[1], kind)
+
+
+def _finite(left: Any, right: Any) -> tuple[Any, Any]:
+    both = np.isfinite(np.asarray(left, np.float64)) & np.isfinite(right)
+    return np.asarray(left, np.float64)[both], right[both]
+
+
+def _find_difference(
+    traced: Sequence[TracedFunction], found: Sequence[dict[str, Any]], states: dict[str, Any]
+) -> tuple[tuple[Gap, ...], tuple[Any, ...]]:
+    """Return what differs at the first state with more than rounding, and where the difference begins."""
+    looked_at = 0
+    for state in found:
+        gaps = [] if state["state"] in HARMLESS else list(_gaps_of(state))
+        if not gaps:
+            continue
+        looked_at += 1
+        if looked_at > CONFIRMED:
+            continue
+        try:
+            sides = [evaluate(one.closed, states[state["state"]]) for one in traced]
+        except Exception:  # an operation that cannot be evaluated alone: no line is named
+            return _as_gaps(state, gaps), ()
+        gaps = [
+            (n, size) for n, size in gaps
+            if state["results"][n].get("float64") is None or size == inf
+            or not are_rounding(sides[0], sides[1], n, state["results"][n]["float64"])
+        ]  # fmt: skip
+        if gaps:
+            return _as_gaps(state, gaps), find_roots(sides[0], sides[1], [n for n, _ in gaps])
+    return (), ()
+
+
+def _as_gaps(state: dict[str, Any], gaps: Sequence[tuple[int, float]]) -> tuple[Gap, ...]:
+    ordered = sorted(gaps, key=lambda gap: -gap[1])
+    return tuple(Gap(state["results"][n]["meaning"], size, state["state"]) for n, size in ordered)
+
+
+def _gaps_of(state: dict[str, Any]) -> list[tuple[int, float]]:
+    """Return index and relative size of each result that differs by more than rounding at a state."""
+    name, rows = state["state"], state["results"]
+    share = SAME if name == GIVEN else DRAWN if name.startswith(("drawn", "integers", "counter")) else FAR
+    found = []
+    for n, (row, size) in enumerate(zip(rows, _norms(rows), strict=True)):
+        if "finite" not in row:
+            if row["as_run"] and not row.get("noise", 0.0):
+                found.append((n, row["as_run"] / row["size"]))
+        elif row["finite"][0] != row["finite"][1]:
+            found.append((n, inf))
+        elif row["float64"] > share * size + NOISE * row.get("noise", 0.0):
+            found.append((n, row["float64"] / (size or 1.0)))
+    return found
+
+
+def _sizes(state: dict[str, Any]) -> list[float]:
+    rows = state["results"]
+    return [row["float64"] / (size or 1.0) for row, size in zip(rows, _norms(rows), strict=True) if "float64" in row]
+
+
+def _norms(rows: Sequence[dict[str, Any]]) -> list[float]:
+    """Return each result's norm, at least a share of that of all results, or of all gradients."""
+    groups: dict[bool, float] = {}
+    for row in rows:
+        key = row["role"] == GRADIENT
+        groups[key] = hypot(groups.get(key, 0.0), row["norm"] or 0.0)
+    return [max(row["norm"] or 0.0, GROUP_SHARE * groups[row["role"] == GRADIENT]) for row in rows]
+
+
+def _list_untried(arms: Sequence[SweptArm], texts: Sequence[WideText]) -> list[str]:
+    """Return the lines of conditions without a counterpart that went one way in every state."""
+    kinds = [Counter((*one.constants, one.end) for one in arm.conditions) for arm in arms]
+    found = []
+    for n, arm in enumerate(arms):
+        new = kinds[n] - kinds[1 - n]
+        alone = [one for one in arm.one_sided() if new[(*one.constants, one.end)]]
+        found += list(dict.fromkeys(_say_condition(one) for one in alone))
+    if hidden := sum(text.hidden for text in texts):
+        found.append(f"{hidden} conditions that cannot be watched")
+    return found
+
+
+def _say_condition(condition: Condition) -> str:
+    return f"{shorten(condition.file)}:{condition.line}" if condition.file else "a condition without a line"
+
+
+def _list_notes(found: Sequence[dict[str, Any]]) -> list[str]:
+    return [f"at {state['state']} they differ" for state in found if state["state"] in HARMLESS and _gaps_of(state)]
+
+
+def _width(kind: str) -> int:
+    return next((n for n, name in enumerate(_NARROW) if kind.startswith(name)), len(_NARROW))

@@ -1,0 +1,26 @@
+"""Two functions in turns: twice the work takes longer, and the result reads as a difference with its interval."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import maxview_probe as mv
+
+
+def test_four_times_the_work_takes_longer() -> None:
+    x = np.random.default_rng(0).standard_normal((96, 96)).astype(np.float32)
+
+    def times(n: int) -> object:
+        return lambda x: jax.lax.fori_loop(0, n, lambda _, y: jnp.tanh(y @ x), x)
+
+    found = mv.in_turns(times(4), times(16), x, seconds=2)  # type: ignore[arg-type]
+    assert found.decided
+    assert 1.0 < found.difference < 8.0  # 3.0 on an idle machine
+    assert str(found).startswith("+")
+    assert found.low < found.difference < found.high
+
+
+def test_a_function_that_calls_python_has_a_sentence() -> None:
+    with pytest.raises(mv.CannotCompare, match="calls Python"):
+        mv.in_turns(lambda x: x, lambda x: jax.pure_callback(np.sin, x, x), np.ones(3, np.float32), seconds=1)
