@@ -63,7 +63,7 @@ def read_ends(observations: Both[Observation], logs: Both[Path], plans: Both[Run
     Both are None if a step is missing for another reason, such as a failure of the recorder.
     """
     read = (
-        None if one.step is not None else _read_end(log, recorded_source(plan, log.parent))
+        None if one.step is not None else _read_end(log, recorded_source(plan, log.parent) or None)
         for one, log, plan in zip(observations, logs, plans, strict=True)
     )
     left, right = ends = tuple(read)
@@ -71,7 +71,7 @@ def read_ends(observations: Both[Observation], logs: Both[Path], plans: Both[Run
     return (None, None) if any(missing) else (left, right)
 
 
-def _read_end(log: Path, root: str) -> RunReading | None:
+def _read_end(log: Path, root: str | None) -> RunReading | None:
     if not log.is_file() or not read_exit_code(log):
         return None
     reading = with_frame(with_cause(read_run_log(log), log, supervised=True), log, root)

@@ -62,7 +62,7 @@ def build_record(
     named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
     named["branch"] = plan.ref or reading.branch
     reading = with_place(reading.model_copy(update=named), directory.log)
-    reading = with_frame(with_cause(reading, directory.log, supervised=True), directory.log, plan.checkout)
+    reading = with_frame(with_cause(reading, directory.log, supervised=True), directory.log, plan.source)
     record = RunRecord(
         plan=plan,
         arm=plan.arm,
