@@ -32,11 +32,11 @@ from tasks.diff.evidence import (
 from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next, add_next_of_experiments
-from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments
+from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, starts_differ
 from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.observe_arm import recorded_source
-from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, read_ends, record_arms
+from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, read_ends, record_again, record_arms
 from tasks.experiments.runnable_arms import any_plans_of
 from tasks.experiments.same_data import compare_recorded
 from tasks.experiments.same_function import compare_functions
@@ -334,12 +334,13 @@ def experiments_step(
     if earlier:
         runs = with_evidence(assemble_case(plans, earlier, store, cases=cases), store)
         return diff_step(runs, store)
+    again = record_again(here[0], folder) if starts_differ(observations) else None
     wanted = min(BATCHES, int(here[0].config["steps"]))
     ran = (read_ran_lines([folder / SIDES[0]]), read_ran_lines([folder / SIDES[1]]))
     coverage = name_cases(cover_programs(here, observations, ran, kept.function, wanted), here[1], store)
     found = Experiments(
         plans=plans, observations=observations, logs=texts, asked=kept.asked, program=program, turns=kept.turns,
-        function=kept.function, data=kept.data, coverage=coverage,
+        function=kept.function, data=kept.data, coverage=coverage, again=again,
     )  # fmt: skip
     return add_evidence(add_next_of_experiments(compare_by_experiments(found), plans), directory)
 

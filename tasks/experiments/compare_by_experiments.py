@@ -11,15 +11,15 @@ from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
 from tasks.diff.compare_runs import conclude, page_id
 from tasks.diff.cover_change import change_row
-from tasks.diff.data_rows import data_row, find_data
+from tasks.diff.data_rows import data_row, find_data, tell_data
 from tasks.diff.decide import ONE_PROGRAM
 from tasks.diff.decide_by_function import rounding_row
 from tasks.diff.floors import floor_of_function, has_same_program, run_one_executable
-from tasks.diff.metric_rows import make_row
+from tasks.diff.metric_rows import make_row, not_judged
 from tasks.diff.program_time_rows import find_disagreement, program_time_row, turned_memory_row
 from tasks.diff.run_events import death_row
 from tasks.experiments.recordings import Both
-from tasks.metrics.result_metrics import FIRST_CALL, FUNCTION
+from tasks.metrics.result_metrics import DATA, FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records import (
     ChangeCoverage,
@@ -46,6 +46,7 @@ from tasks.records.text import counted
 LATER = "later batches"
 NEVER_TRIED = ("checkpoints", "evaluations", "long curves", LATER, "the host loop")
 QUESTIONS = {"function": "the function of the steps", "time": "step times"}
+DRAWN_ANEW = "so do those of two runs of the baseline, which draws them without a seed"
 SHOWN = 3  # names in a sentence
 
 
@@ -61,6 +62,9 @@ class Experiments(Frozen):
     function: FunctionComparison | None = None
     coverage: ChangeCoverage | None = None
     data: DataComparison | None = None
+    again: Observation | None = (
+        None  # the baseline's step recorded once more, if the first steps are given other arrays
+    )
     ends: Both[RunReading | None] = (None, None)  # the logs of trainers that failed before their step
 
 
@@ -93,10 +97,16 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         rows += [row for row in (_function_row(arms, found.function), rounding_row(arms, found.function)) if row]
     rows += [row] if (row := _first_call_row(arms, found)) else []
     rows += [row] if (row := change_row(arms, found.coverage)) else []
-    rows += [row] if (row := data_row(arms, find_data(arms, found.data), found.data, frozenset(rules.declared))) else []
+    data = find_data(arms, found.data)
+    if data is not None and data.kind != "equal" and any(role == "data" for role, _ in drawn_anew(found)):
+        cells = Measured(text=counted(data.steps, "step"))
+        rows.append(make_row(DATA, (cells, cells), arms, not_judged(f"{tell_data(data)}: {DRAWN_ANEW}")))
+    else:
+        rows += [row] if (row := data_row(arms, data, found.data, frozenset(rules.declared))) else []
     verdict, headline = conclude(arms, findings, rows, floors)
     later = LATER if found.data is None else f"batches after the first {found.data.steps}"
     never = [later if one == LATER else one for one in NEVER_TRIED]
+    never = ["the arrays that each run draws anew", *never] if drawn_anew(found) else never
     *left_out, last = [*(words for name, words in QUESTIONS.items() if name not in found.asked), *never]
     not_tried = f"nothing was trained: {', '.join(left_out)} and {last} were not tried"
     if any(arm.dead for arm in arms):
@@ -138,6 +148,22 @@ def _function_row(arms: tuple[ArmRuns, ArmRuns], function: FunctionComparison) -
     return make_row(FUNCTION, (cells, cells), arms, decision)
 
 
+def drawn_anew(found: Experiments) -> frozenset[tuple[str, str]]:
+    """Return role and meaning of each array that two runs of the baseline are given with other values."""
+    if found.again is None:
+        return frozenset()
+    once, again = (
+        {(one.role, one.meaning): one.digest for one in its.arguments} for its in (found.observations[0], found.again)
+    )
+    return frozenset(key for key, digest in once.items() if digest and again.get(key) not in (None, digest))
+
+
+def starts_differ(observations: Both[Observation]) -> bool:
+    """Return whether an array that both first steps are given differs."""
+    left, right = ({(one.role, one.meaning): one.digest for one in its.arguments} for its in observations)
+    return any(digest and right.get(key) not in (None, digest) for key, digest in left.items())
+
+
 def _first_call_row(arms: tuple[ArmRuns, ArmRuns], found: Experiments) -> MetricDiff | None:
     """Return the row of the arrays that both first steps are given; None if they start apart, or have none in common.
 
@@ -150,11 +176,15 @@ def _first_call_row(arms: tuple[ArmRuns, ArmRuns], found: Experiments) -> Metric
     if not common or is_apart:
         return None
     differ = [meaning for role, meaning in common if left[role, meaning] != right[role, meaning]]
-    named = ", ".join(differ[:SHOWN]) + (", …" if len(differ) > SHOWN else "")
+    own = {meaning for _, meaning in drawn_anew(found)}
+    others = [meaning for meaning in differ if meaning not in own]
+    named = ", ".join((others or differ)[:SHOWN]) + (", …" if len(others or differ) > SHOWN else "")
     equal = f"the {counted(len(common), 'array')} that the first step is given are equal in every bit"
     reason = f"{len(differ)} of {counted(len(common), 'array')} that the first step is given differ: {named}"
     cells = [Measured(text=counted(len(its.arguments), "array")) for its in found.observations]
     decision = Decision(verdict="changed" if differ else "same", reason=reason if differ else equal)
+    if differ and not others:
+        decision = not_judged(f"{reason}: {DRAWN_ANEW}")
     return make_row(FIRST_CALL, (cells[0], cells[1]), arms, decision)
 
 

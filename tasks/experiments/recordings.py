@@ -36,6 +36,11 @@ def record_arms(plans: Both[RunPlan], folders: Both[Path]) -> Both[Observation]:
     return left, right
 
 
+def record_again(plan: RunPlan, folder: Path) -> Observation:
+    """Return the observation of one more process of the baseline, whose step is recorded below the same folder."""
+    return record_arm(plan, folder / "again")
+
+
 def record_arm(plan: RunPlan, folder: Path, changed: Sequence[str] = ()) -> Observation:
     """Return the observation of a plan's step: the recorded one, else a new one, for which its trainer starts."""
     identity, kept = folder / IDENTITY, folder / PLAN

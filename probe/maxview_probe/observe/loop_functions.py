@@ -17,6 +17,7 @@ import numpy as np
 from maxview_probe.observe import jaxprs
 from maxview_probe.observe.places import place_of_caller
 
+LEAST_VALUES, CORRELATED = 16, 0.5  # of an array that may tell whether it is a batch; least correlation of a state
 MAX_FUNCTIONS = 20  # other functions whose programs are read
 MAX_TEXTS = 4  # programs of the step whose texts are compared; more are counted as other programs
 
@@ -41,7 +42,9 @@ class LoopFunctions:
         self.carried: Counter[str] = Counter()  # function → most floats that one call takes from an earlier iteration
         self.fed: Counter[str] = Counter()  # function → most arrays of the step's state that it returned
         self.state: set[int] = set()  # places of the step's arguments that were results of the step before
-        self.outside = 0  # most arrays of the step's state, in one call, that no jitted function returned
+        # place of an argument that no jitted function returned → per call, whether it seems to be the step's state
+        self.outside: dict[int, list[bool]] = {}
+        self.held: dict[int, Any] = {}  # place → the values of such an argument in the last call
         self.renewed: list[list[Any]] = []  # per iteration: weak references to floats of the host that are new
         self.before: dict[int, Any] = {}  # arrays alive before the last call: id → weak reference
         self.results: list[Any] = []  # of the step's last call
@@ -131,7 +134,7 @@ class LoopFunctions:
             "calls": self.iteration,
             "others": dict(self.calls.most_common()),
             "writers": writers,
-            "outside": self.outside,
+            "outside": sum(2 * sum(seen) > len(seen) for seen in self.outside.values()),
             "beside": min(renewed) if len(renewed) > 1 else 0,
             "programs": len(self.programs),
             "changed_at": self.changed_at,
@@ -167,7 +170,7 @@ class LoopFunctions:
         """Count the arguments that belong to the state, and that neither the step nor nobody has written."""
         own = {id(one) for one in self.results}
         shapes = {one.shape for one in self.results if _is_array_of_floats(one)}
-        fed, outside = Counter[str](), 0
+        fed = Counter[str]()
         for place, (leaf, last) in enumerate(zip(leaves, self.last, strict=False)):
             before = last() if isinstance(last, weakref.ref) else last
             if id(leaf) in own:
@@ -177,11 +180,25 @@ class LoopFunctions:
             made, is_state = self._origin(leaf), place in self.state
             if made is not None:
                 fed[made.maker] += (made.follows or is_state) and made.maker != self.step
-            elif is_state or (_is_array_of_floats(leaf) and leaf.shape in shapes):
-                outside += not self._is_copy(leaf, before)
+            elif (is_state or (_is_array_of_floats(leaf) and leaf.shape in shapes)) and not self._is_copy(leaf, before):
+                self.outside.setdefault(place, []).append(is_state or self._is_related(place, leaf))
         for maker, count in fed.items():
             self.fed[maker] = max(self.fed[maker], count)
-        self.outside = max(self.outside, outside)
+
+    def _is_related(self, place: int, leaf: Any) -> bool:
+        """Return whether an argument seems to be made from a result of the last step, or from the argument before it.
+
+        A batch may have the shape of a weight; it correlates with neither. Few or constant values do not tell.
+        """
+        results = [one for one in self.results if one.shape == np.shape(leaf) and _is_array_of_floats(one)]
+        if any(one.is_deleted() for one in results) or np.size(leaf) < LEAST_VALUES:
+            return True
+        now = np.ravel(np.asarray(leaf, np.float64))
+        before, self.held[place] = self.held.get(place), now
+        alike = [np.ravel(np.asarray(one, np.float64)) for one in results] + ([] if before is None else [before])
+        if any(one.std() == 0 for one in (now, *alike)):
+            return True
+        return any(abs(np.corrcoef(now, one)[0, 1]) > CORRELATED for one in alike)
 
     def _is_copy(self, leaf: Any, before: Any) -> bool:
         """Return whether an argument has the values of a result of the last step, or of the argument before it.

@@ -28,6 +28,7 @@ from maxview_probe.observe.other_arm import Draws, Replacement, have_common_keys
 from maxview_probe.observe.profiling import Profiling
 from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
 
+FEEDING_CALLS = 3  # calls whose results are looked for among the arguments of the next one
 MIN_BATCHES, MAX_BATCH_S = 3, 10.0
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")
 
@@ -142,6 +143,8 @@ class StepObserver:
                     self.look_further(call.name)
                     return results
             self.results, self.began = jax.tree_util.tree_leaves(results), time.monotonic()
+        elif number < FEEDING_CALLS:
+            self.results = jax.tree_util.tree_leaves(results)
         if self.profiling is not None and self.profiling.is_enough(last=number == last):
             with self.guarded("the profile cannot be written"):
                 jax.block_until_ready(results)
@@ -156,9 +159,12 @@ class StepObserver:
 
         A slow step ends the storing: after MAX_BATCH_S seconds no batch but the first MIN_BATCHES is stored.
         """
-        if number == 1:
+        if self.results:
             places = {id(result): place for place, result in enumerate(self.results)}
-            self.record["feeds"] = [places.get(id(leaf)) for leaf in call.leaves]
+            fed = [places.get(id(leaf)) for leaf in call.leaves]
+            # between the first two calls an evaluation may have written what a result would feed
+            before = self.record.get("feeds") or fed
+            self.record["feeds"] = [new if old is None else old for old, new in zip(before, fed, strict=True)]
             self.results = []
         names = [name for name, fed in zip(call.arguments, self.record["feeds"], strict=True) if fed is None]
         arrays = [leaf for leaf, fed in zip(call.leaves, self.record["feeds"], strict=True) if fed is None]

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -47,10 +49,13 @@ for n in range(8):
 PLAIN = "params, opt_state, value = train_step(params, opt_state, x)"
 
 
-def record(tmp_path: Path, loop: str) -> dict[str, Any]:
-    """Return the record of a trainer's loop. loop: its lines, separated by `;`."""
+def record(tmp_path: Path, loop: str, shapes: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the record of a trainer's loop. loop: its lines, separated by `;`. shapes: in place of others."""
     script = tmp_path / "train.py"
-    script.write_text(TRAINER.replace("LOOP", "\n    ".join(loop.split("; "))), encoding="utf-8")
+    text = TRAINER
+    for old, new in shapes.items():
+        text = text.replace(old, new)
+    script.write_text(text.replace("LOOP", "\n    ".join(loop.split("; "))), encoding="utf-8")
     folder = tmp_path / "observed"
     folder.mkdir()
     own = prepare_recorder(folder, {}, observe=True, batches=6, root=str(tmp_path), changed=["train.py"])
@@ -72,6 +77,9 @@ def record(tmp_path: Path, loop: str) -> dict[str, Any]:
         (f"{PLAIN}; opt_state = opt_state if n % 3 else (opt_state[0]._replace(count=jnp.int32(0)), *opt_state[1:])",
          {"outside": 1}),
         (f"{PLAIN}; params = jax.tree.map(lambda one: one * 0.999, params)", {"outside": 2}),
+        # normalised, and set to zero
+        (f"{PLAIN}; params = jax.tree.map(lambda one: (one - one.mean()) / one.std(), params)", {"outside": 2}),
+        (f"{PLAIN}; params['params']['w2'] = jnp.zeros((32, 4))", {"outside": 1}),
         ("params, opt_state, value = train_step(params, opt_state, x, scale=1.0 if n < 4 else 0.5)",
          {"programs": 2, "changed_at": [4, 5]}),
     ],
@@ -110,3 +118,8 @@ def test_the_lines_that_ran_and_the_ways_of_conditions_are_noted(tmp_path: Path)
     callback = next(n for n, line in enumerate(text, start=1) if "factor = jax.pure_callback" in line)
     assert callback not in ran.lines["train.py"]
     assert callback - 2 in ran.lines["train.py"]
+
+
+def test_a_batch_with_the_shape_of_a_weight_is_no_state(tmp_path: Path) -> None:
+    square = {"(16, 32)": "(16, 16)", "(32, 4)": "(16, 4)", "(8, 16)": "(16, 16)"}
+    assert record(tmp_path, PLAIN, square)["loop"]["outside"] == 0

@@ -13,6 +13,7 @@ from tasks.records import ComparisonRecord, Observation, ProgramExplanation, Pro
 from tasks.records.data import DataComparison, DataKind
 from tasks.records.observation import ObservedArray
 from tasks.records.plan import SharedStart
+from tests.wording.sentences import Wording
 
 RATIO = TimeRatio(effect=0.001, low=-0.004, high=0.006)
 TURNS = ProgramTimes(
@@ -138,3 +139,30 @@ def test_later_batches_of_the_recordings_are_a_row(kind: DataKind, equal: bool |
     (row,) = [row for row in record.rows if row.metric == "data"]
     assert (row.verdict, record.verdict) == (word, word)
     assert "batches after the first 20" in record.not_tried
+
+
+@pytest.mark.parametrize(
+    ("again", "targets", "words"),
+    [
+        ({"inputs": "c", "targets": "a"}, "a", ("not judged", "not judged", "same")),
+        # of two arrays that differ the baseline draws one anew
+        ({"inputs": "c", "targets": "a"}, "b", ("changed", "not judged", "changed")),
+        ({"inputs": "a", "targets": "a"}, "a", ("changed", "changed", "changed")),
+    ],
+)
+def test_arrays_that_each_run_draws_anew_are_not_compared(
+    again: dict[str, str], targets: str, words: tuple[str, str, str], wording: Wording
+) -> None:
+    arguments = tuple(
+        ObservedArray(name=name, role="data", meaning=name, shape=(8,), dtype="int32", digest=digest)
+        for name, digest in again.items()
+    )
+    record = compare(
+        "0.12.0", given=({"inputs": "a", "targets": "a"}, {"inputs": "b", "targets": targets}), program=ONE_TEXT,
+        asked=("function",), again=Observation(arm="linen", step="train_step", arguments=arguments),
+        data=DataComparison(steps=20, kind="other", first=0, are_equal=False, gap=0.5),
+    )  # fmt: skip
+    rows = {row.metric: row for row in record.rows}
+    assert (rows["first_call"].verdict, rows["data"].verdict, record.verdict) == words
+    assert ("the arrays that each run draws anew" in record.not_tried) == ("not judged" in words)
+    wording("reasons", rows["first_call"].reason)
