@@ -57,6 +57,7 @@ PURPOSES: dict[StepKind, str] = {
     "bisect": "This command trains commits between the two until it finds the first one that changed this",
     "explain": "This command finds out why the two differ",
     "preflight": "This command compiles both arms for a TPU slice, without one: would they differ there?",
+    "look": "This command shows them",
     "read the log": "This command shows why the compiler failed",
     "by hand": "",
     "as stored": "",
@@ -139,6 +140,8 @@ def _advise(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None) ->
         fix = FIXES[dead.cause_of_death.kind] if dead.cause_of_death else "Find out why it ended."
         return f"{fix} With this fix, run it again and replace its log." if of_logs else fix
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
+    if kind == "look":
+        return "If this is not intended, its cause is among your uncommitted changes."
     if (kind == "logs" and _is_certain(row)) or (kind == "by hand" and record.verdict in ("regressed", "changed")):
         left, right = map(record.commit_in_clone, (record.baseline, record.candidate))
         edited = record.code.get(record.candidate.name)
@@ -177,14 +180,17 @@ def follow_cause(record: ComparisonRecord) -> NextStep | None:
     if explained is None or step is None:
         return step
     line = _find_costly_line(record, explained)
-    if line is not None and step.kind in ("train", "by hand", "explain"):
-        touched = f"The commit changed {line.place}." if line.commit else ""
-        return _look_at(touched or f"Most of the difference is at {line.place}.", line.commit)
+    if line is not None and step.kind in ("train", "by hand", "explain", "look"):
+        touched = f"The commit changed {line.place}." if line.commit and step.kind != "look" else ""
+        before = touched or f"Most of the difference is at {line.place}."
+        return step.model_copy(update={"before": before}) if step.kind == "look" else _look_at(before, line.commit)
     if explained.root is None or not explained.root.file:
         return step
-    if step.kind not in ("by hand", "explain"):
+    if step.kind not in ("by hand", "explain", "look"):
         return step
     before = f"If this is not intended, its cause is {explained.root.file}:{explained.root.line}."
+    if step.kind == "look":
+        return step.model_copy(update={"before": before, "purpose": "This command shows your changes"})
     return _look_at(before, explained.commit_of_root)
 
 

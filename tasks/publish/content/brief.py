@@ -23,6 +23,7 @@ from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import FUNCTION, LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
+from tasks.publish.content.edits import list_edits, shorten_edit
 from tasks.publish.content.explanation_sections import headline_of
 from tasks.publish.content.row_values import show_percent, show_seconds_of, show_values
 from tasks.publish.content.verdict_words import (
@@ -116,6 +117,7 @@ class Brief(Frozen):
     rows: tuple[BriefRow, ...]
     more: str  # what the table has beside these rows; empty if nothing
     why: str
+    edit: tuple[str, ...]  # the first changed lines of a working tree
     next_step: NextStep | None
     row: MetricDiff | None  # the row that decides the verdict; None if an arm died or no row decides
     curve: str  # id of the figure that is drawn first; empty without `row`
@@ -144,6 +146,7 @@ def make_brief(record: ComparisonRecord) -> Brief:
         rows=rows,
         more=more,
         why=tell_why(record, row),
+        edit=tuple(line for edit in list_edits(record)[-1:] for line in shorten_edit(edit)),
         next_step=record.next_step,
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
@@ -294,7 +297,10 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
     explained = record.explanation
     if explained is not None and explained.root is not None and tell_function(record):
         settings = (finding.message for finding in record.findings if finding.kind == "config")
-        return visible(explained.commit_of_root or next(settings, ""))
+        commit, code = explained.commit_of_root, record.code.get(record.candidate.name)
+        if code is not None and code.changed and commit == code.name:
+            return visible(f"not committed: {explained.root.file}:{explained.root.line}")
+        return visible(commit or next(settings, ""))
     if explained is not None and (cost := tell_cost(record, explained)):
         return visible(cost)
     if explained is not None and (headline := headline_of(explained) or explained.headline):

@@ -20,6 +20,7 @@ from tasks.publish.content.brief import PER_STEP, Brief, find_frame, make_brief,
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.compared_code import describe_arms, describe_notes
 from tasks.publish.content.compared_facts import compare_facts
+from tasks.publish.content.edits import list_edits
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
 from tasks.publish.content.row_values import name_unit, show_sides, show_values
@@ -105,7 +106,7 @@ def write_page(
             differences=list_differences(*first),
             own_lines={side: logs.unique(side) for side in logs.by_side} if logs.have_lines_of_both else {},
             most_lines=MAX_LINES,
-            edits={side: edit for side, arm in sides if (edit := record.code.get(arm.name)) and edit.changed},
+            edits=list_edits(record),
             commits=_commits_command(record),
             most_commits=MAX_COMMITS,
             figures=figures,

@@ -123,7 +123,13 @@ def render_brief(
     lines += _rows(brief, width)
     if brief.more and not full:
         lines.append(Text(f"  {brief.more} (--full)", style="dim"))
-    return [*lines, Text(), *_fold(shorten(brief.why, MAX_WHY), width, "why")]
+    lines += [Text(), *_fold(shorten(brief.why, MAX_WHY), width, "why")]
+    indent = 8 if brief.why else 2
+    styles = {"+": "green", "-": "red"}
+    return [
+        *lines,
+        *(Text(" " * indent + _cut(line, width - indent), style=styles.get(line[0], "dim")) for line in brief.edit),
+    ]
 
 
 def _fold(text: str, width: int, label: str = "", style: str = "") -> list[Text]:
