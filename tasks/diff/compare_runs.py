@@ -19,6 +19,7 @@ from tasks.diff.floors import excuse_of, floors_of, run_one_executable
 from tasks.diff.host_rows import judge_by_host
 from tasks.diff.memory_rows import memory_rows
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
+from tasks.diff.next_step import PER_STEP, find_time_row
 from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
 from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
 from tasks.diff.program_time_rows import (
@@ -273,6 +274,8 @@ def conclude(
             return verdict, f"{between}: {uncovered.reason}{qualified}"
         together = ("regressed", "changed") if verdict == "regressed" else (verdict,)
         named = [row for row in judged if row.verdict in together]
+        time = find_time_row(named, verdict)  # one number tells how long a step takes
+        named = [row for row in named if row is time or row.metric not in PER_STEP]
         alone = [row for row in named if row.metric not in SHARE_A_VERDICT] or named
         by = f" (by {ONE_RUN})" if any(row.evidence == ONE_RUN for row in alone) and verdict != "unknown" else ""
         why = f": {host}" if host and any(row.metric == STEP_TIME.name for row in alone) else ""

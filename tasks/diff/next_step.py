@@ -10,8 +10,8 @@ from tasks.diff.decide import show_duration
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHANGE
-from tasks.metrics.time_metrics import PROGRAM_TIME, STEP_TIME
-from tasks.records import CodeLine, ComparisonRecord, Explanation, MetricDiff, NextStep
+from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
+from tasks.records import CodeLine, ComparisonRecord, Explanation, MetricDiff, NextStep, Verdict
 from tasks.records.next_step import StepKind
 from tasks.records.run_end import DeathKind
 
@@ -31,6 +31,10 @@ FIXES: dict[DeathKind, str] = {
     "cut_off": "Find out why its log ends.",
     "other": "Mend the cause that the log names.",
 }
+
+# rows of the time of a step, the most precise one first
+PER_STEP = (PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name)
+WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same")
 
 # kind of finding -> noun of what has to be equal in further runs
 TO_EQUALIZE: dict[str, str] = {
@@ -94,11 +98,31 @@ def find_deciding_row(record: ComparisonRecord) -> MetricDiff | None:
     preferred, of unknown ones the row with the narrowest interval in thresholds; then the step time, then rows that
     MaxView lacks.
     """
-    judged = [row for row in record.rows if row.verdict != NOT_JUDGED and not row.allowed]
-    same_word = [row for row in judged if row.verdict == record.verdict] or judged
+    return _decide(record.rows, record.verdict)
+
+
+def find_time_row(rows: Sequence[MetricDiff], verdict: Verdict) -> MetricDiff | None:
+    """Return the row whose number answers how long a step takes; None without one. The other levels are folded.
+
+    It is the row that decides the verdict if that is a time, else the one with the worst word; of equal words the
+    program's, then the runs'.
+    """
+    deciding = _decide(rows, verdict)
+    times = [row for row in rows if row.metric in PER_STEP]
+    order = (*WORST_FIRST, NOT_JUDGED)
+    return min(
+        times,
+        key=lambda row: (row is not deciding, order.index(row.verdict), PER_STEP.index(row.metric)),
+        default=None,
+    )
+
+
+def _decide(rows: Sequence[MetricDiff], verdict: Verdict) -> MetricDiff | None:
+    judged = [row for row in rows if row.verdict != NOT_JUDGED and not row.allowed]
+    same_word = [row for row in judged if row.verdict == verdict] or judged
 
     def rank(row: MetricDiff) -> tuple[bool, bool, float, bool, bool]:
-        width = _count_thresholds(row) if record.verdict == "unknown" else 0.0
+        width = _count_thresholds(row) if verdict == "unknown" else 0.0
         is_uncovered = row.metric == CHANGE.name and row.verdict == "unknown"
         return not is_uncovered, not has_scale(row), width, row.metric != STEP_TIME.name, row.group == "maxview"
 

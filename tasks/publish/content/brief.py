@@ -16,7 +16,7 @@ from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.host_rows import HOST_LOOPS
 from tasks.diff.ingest_command import UNNAMED
 from tasks.diff.metric_rows import NOT_JUDGED
-from tasks.diff.next_step import find_deciding_row
+from tasks.diff.next_step import PER_STEP, find_deciding_row, find_time_row
 from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import MEMORY
@@ -49,11 +49,11 @@ LAST_LINES, LAST_BYTES = 3, 4_096  # of a dead run's log
 LEAST_STEPS = 12  # fewer steps of an arm show no levels
 MAX_APART = 0.25  # relative distance of a value to the nearest drawn level
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # a stack frame in a traceback
-PER_STEP = (PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name)
 # rows that tell what is the same, if there is no proof by floors
 TELLING = ("loss_per_step", *PER_STEP, "function", "parameters", "checkpoints")
 # rows whose verdict comes from both steps in float64, if these could be compared
 DECIDED_BY_FUNCTION = frozenset({"loss_per_step", "function", "values_per_step", "evaluations", "final_loss"})
+OF_KIND = {PROGRAM_TIME.name: " of the program", STEP_TIME.name: " of the runs", CPU_TIME.name: " in processor time"}
 # metric -> the curve that shows it
 CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
 
@@ -131,7 +131,7 @@ def make_brief(record: ComparisonRecord) -> Brief:
     strips = tuple(_draw_strips(record)) if is_timed and record.verdict != "same" else ()
     strips = strips if row is not None and _agree(strips, row) else ()
     rows, more = _choose_rows(record, row)
-    sentence = tell_difference(record, row, strips)
+    sentence = tell_difference(record, row)
     targets = [] if record.target == UNNAMED else [record.target]
     return Brief(
         outcome=outcome_of(record),
@@ -165,8 +165,8 @@ def _name_arms(record: ComparisonRecord) -> str:
     return " → ".join(names)
 
 
-def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Sequence[Strip] = ()) -> str:
-    """Return the result in one sentence: `16.9 % slower per step (80.0 → 93.5 ms; ±2 % allowed).`
+def tell_difference(record: ComparisonRecord, row: MetricDiff | None) -> str:
+    """Return the result in one sentence: `16.9 % slower per step of the runs (80.0 → 93.5 ms; ±2 % allowed).`
 
     What both steps compute in float64 comes first, unless the verdict is about something else.
     """
@@ -193,12 +193,10 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
     if row.verdict in ("same", "unknown"):
         word = "no difference" if row.verdict == "same" else "not decided"
         return _as_sentence(known, f"{word}: {brief_row(row).title.lower()} {show_percent(row)} ({values})")
-    effect = row.effect
-    if any(len(strip.levels) > 1 for strip in strips) and len(strips) == 2:
-        left, right = (sum(level.seconds * level.share for level in strip.levels) for strip in strips)
-        effect, values = right / left - 1, f"{show_seconds_of(left, right)} on average{allowed}"
-    word = "slower" if effect > 0 else "quicker"
-    return _as_sentence(f"{100 * abs(effect):.1f} % {word} per step ({values})", known)
+    word = "slower" if row.effect > 0 else "quicker"
+    percent = show_percent(row).lstrip("+-")
+    step = "typical step" if row.level == "typical steps" else "step"
+    return _as_sentence(f"{percent} {word} per {step}{OF_KIND[row.metric]} ({values})", known)
 
 
 def _tell_floors(record: ComparisonRecord) -> str:
@@ -397,7 +395,7 @@ def _choose_rows(record: ComparisonRecord, row: MetricDiff | None) -> tuple[tupl
     """
     judged = [one for one in record.rows if one.verdict not in ("same", NOT_JUDGED) and one.metric != "end"]
     judged.sort(key=lambda one: (one is not row, WORST_FIRST.index(one.verdict), one.group == "maxview"))
-    time = next((one for one in judged if one.metric in PER_STEP), None)
+    time = find_time_row(judged, record.verdict)
     shown = [one for one in judged if one is time or one.metric not in PER_STEP][:MAX_ROWS]
     if outcome_of(record) not in ("same", "died"):
         shown += [one for one in record.rows if one.metric == "loss_per_step" and one.verdict == "same"]
@@ -424,8 +422,11 @@ def brief_row(row: MetricDiff) -> BriefRow:
 
 
 def short_title(row: MetricDiff) -> str:
-    """Return the row's title, without the level of the step time that decides most often."""
-    return visible(row.title).removesuffix(", steady")
+    """Return the row's title; of a step time of runs, it names these instead of the level of the steps."""
+    title = visible(row.title)
+    if row.metric != STEP_TIME.name:
+        return title
+    return title.removesuffix(", steady").replace("Step time", "Step time of runs", 1)
 
 
 def _tell_death(record: ComparisonRecord, arm: ArmSummary, sentence: str) -> Death:

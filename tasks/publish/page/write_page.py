@@ -10,13 +10,13 @@ from pathlib import Path
 
 from jinja2 import Environment
 
+from tasks.diff.next_step import PER_STEP, find_time_row
 from tasks.diff.suggested_commands import repeat_command
 from tasks.metrics.result_metrics import END
-from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content import verdict_words
 from tasks.publish.content.amounts import show_seconds
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
-from tasks.publish.content.brief import PER_STEP, Brief, find_frame, make_brief, short_title
+from tasks.publish.content.brief import find_frame, make_brief, short_title
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.compared_code import describe_arms, describe_notes
 from tasks.publish.content.compared_facts import compare_facts
@@ -94,7 +94,7 @@ def write_page(
             notes=describe_notes(record),
             picture=(picture := draw_picture(record)),
             shown=None if picture else draw_bars(record),
-            groups=(groups := _fold_levels(record, brief)),
+            groups=(groups := _fold_levels(record)),
             tally=Counter(row.verdict for rows in groups.values() for row, _ in rows),
             first_curve=first_curve,
             logs=logs,
@@ -122,14 +122,13 @@ def write_page(
     return page
 
 
-def _fold_levels(record: ComparisonRecord, brief: Brief) -> dict[str, list[tuple[MetricDiff, list[MetricDiff]]]]:
+def _fold_levels(record: ComparisonRecord) -> dict[str, list[tuple[MetricDiff, list[MetricDiff]]]]:
     """Return heading → rows, each with the rows that its details show: one row has all levels of the step time.
 
     The row of a death is left out, because the first screen tells it.
     """
-    times = [row for row in record.rows if row.metric in PER_STEP]
-    order = verdict_words.WORST_FIRST
-    times.sort(key=lambda row: (row is not brief.row, order.index(row.verdict), row.metric != STEP_TIME.name))
+    first = find_time_row(record.rows, record.verdict)
+    times = sorted((row for row in record.rows if row.metric in PER_STEP), key=lambda row: row is not first)
     left_out = [*times[1:], *(row for row in record.rows if row.metric == END.name)]
     groups = {
         name: [(row, times[1:] if row in times else []) for row in rows if row not in left_out]
