@@ -37,10 +37,11 @@ from tasks.publish.content.verdict_words import (
     sides_of,
     tell_outcome,
     threshold_text,
+    without_sides,
 )
 from tasks.records import ArmSummary, ComparisonRecord, Explanation, MetricDiff, NextStep, Verdict
 from tasks.records.function import show_relative
-from tasks.records.text import shorten, show_share, visible
+from tasks.records.text import shorten, show_share, tells_nothing, visible
 
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
 MAX_REF_LENGTH = 24  # characters of an arm in the title
@@ -125,6 +126,7 @@ class Brief(Frozen):
 
 def make_brief(record: ComparisonRecord) -> Brief:
     """Return the brief of a comparison."""
+    record = without_sides(record)
     row = None if record.has_died else find_deciding_row(record)
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
     is_timed = row is not None and row.metric == STEP_TIME.name and not is_blocked
@@ -253,6 +255,8 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
         return "Sure: program, code, config and software are one, and the runs differ in time by no more than noise."
     low, high = sorted((row.effect_low, row.effect_high))
     interval = f"{show_share(low)} … {show_share(high)} %"
+    if tells_nothing(low, high):
+        return "The difference is not known to a factor of 2: this evidence tells nothing about it."
     if row.verdict == "unknown":
         return f"The difference lies within {interval}."
     if row.verdict == "same" or row.evidence != ONE_RUN:
@@ -379,7 +383,10 @@ def _list_ticks(record: ComparisonRecord) -> Iterator[Tick]:
     """Yield the floors of the proof; without them, the telling rows that are the same."""
     if record.floors:
         for floor in record.floors[:MAX_TICKS]:
-            yield Tick(word=HOLDS[floor.holds], text=floor.name)
+            if floor.holds is False:  # the verdict is *same* all the same: no cross
+                yield Tick(word="not judged", text=f"another {floor.name.removeprefix('same ')}")
+            else:
+                yield Tick(word=HOLDS[floor.holds], text=floor.name)
         return
     rows = {row.metric: row for row in record.rows if row.verdict == "same"}
     for metric in [metric for metric in TELLING if metric in rows][:MAX_TICKS]:

@@ -62,6 +62,7 @@ def write_page(
 
     Raises StoreError if a file cannot be written.
     """
+    record = verdict_words.without_sides(record)
     known, sides = runs or {}, verdict_words.sides_of(record)
     first = [known.get(f"{arm.name}/{arm.runs[0]}") if arm.runs else None for _, arm in sides]
     logs = Logs(record, log_lines, folder)

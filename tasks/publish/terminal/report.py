@@ -38,6 +38,7 @@ from tasks.publish.content.verdict_words import (
     sides_of,
     threshold_text,
     unbroken,
+    without_sides,
 )
 from tasks.publish.terminal.typed_command import as_typed
 from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
@@ -173,6 +174,7 @@ def _cut(text: str, length: int) -> str:
 
 def render_details(record: ComparisonRecord) -> RenderableType:
     """Return everything that the brief leaves out: both arms, findings, all rows, reasons, programs, checkpoints."""
+    record = without_sides(record)
     parts: list[RenderableType] = [Text()]
     parts += [Text(line, style="dim", overflow="fold") for line in describe_code(record)]
     facts = compare_facts(record)
