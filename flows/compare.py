@@ -41,6 +41,7 @@ from tasks.diff.assemble_case import CaseSteps, assemble_case
 from tasks.diff.compare_case import CaseRuns, bits_differ, data_may_differ, host_is_open, may_differ_in_time
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.evidence import with_evidence
+from tasks.diff.gate import GateRule, judge_gate, read_gate
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.host_loops import COST as HOST_COST
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
@@ -115,6 +116,7 @@ def compare(options: CompareOptions) -> State[Any]:
     return compare_cases(
         request_comparison(options), open_store(options.out), Jobs(), patience=patience, take_over=more.take_over,
         pull_request=more.comment or None, interleave_s=options.read_interleave(), only=options.read_only(),
+        gate=read_gate(more.gate),
     )  # fmt: skip
 
 
@@ -128,6 +130,7 @@ def compare_cases(
     pull_request: str | None = None,
     interleave_s: float | None = INTERLEAVE_S,
     only: frozenset[Experiment] = frozenset(),
+    gate: Sequence[GateRule] = (),
     beside: int = 0,
 ) -> State[Any]:
     """Compare every case of a request; return the flow's final state.
@@ -136,6 +139,7 @@ def compare_cases(
     pull_request: "owner/name#12", which gets a comment with the verdict; None: no comment is written.
     interleave_s: limit of the turns of a case's programs in seconds; None: no turns.
     only: the experiments to make instead of training; empty: train.
+    gate: the questions that count for the final state; empty: every judged row counts.
     beside: number of this comparison's other cases in other flow runs of the same night.
     """
     began = time.monotonic()
@@ -162,11 +166,11 @@ def compare_cases(
             refused |= refuse(request, plans[0].target, store, jobs)
         for case, group in groupby(plans, key=lambda plan: plan.case):
             if case in refused:
-                comparisons.append(publish_case(refused[case], store))
+                comparisons.append(publish_case(with_gate(refused[case], gate), store))
                 continue
             if only:
                 result = compare_programs_of(request, list(group), store, only, interleave_s, cases=cases_in_all)
-                comparisons.append(publish_case(result, store))
+                comparisons.append(publish_case(with_gate(result, gate), store))
                 continue
             own = list(group)
             trained = list(run(own))
@@ -191,7 +195,8 @@ def compare_cases(
                     run=run,
                 )
             here = plans_of(records) or find_plans_of_function(request, result, own, store)
-            comparisons.append(publish_case(extend_case(result, here, store, records), store, records))
+            extended = with_gate(extend_case(result, here, store, records), gate)
+            comparisons.append(publish_case(extended, store, records))
     except Stopped as stopped:  # the flow is being ended, by Ctrl-C or with its night
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
@@ -203,6 +208,11 @@ def compare_cases(
     log_result((f"{result.case}: {result.headline}", page.shown) for result, page in comparisons)
     name_outcome(results)
     return final_state(results, problem)
+
+
+def with_gate(record: ComparisonRecord, gate: Sequence[GateRule]) -> ComparisonRecord:
+    """Return the comparison, judged by a gate if there is one."""
+    return record.model_copy(update={"gate": judge_gate(record, gate)})
 
 
 def converge_cases(

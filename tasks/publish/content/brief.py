@@ -111,6 +111,7 @@ class Brief(Frozen):
     word: str  # the outcome, or what was asked: "same function and time"
     sentence: str
     not_tried: str  # what an untrained comparison leaves out, as a sentence; else empty
+    gate: str  # whether it passes the command's gate, and why; empty without a gate
     sure: str  # how certain the verdict is; may be empty
     strips: tuple[Strip, ...]
     ticks: tuple[Tick, ...]
@@ -141,6 +142,7 @@ def make_brief(record: ComparisonRecord) -> Brief:
         word=tell_outcome(record),
         sentence=sentence,
         not_tried=_as_sentence(visible(record.not_tried)) if record.not_tried else "",
+        gate=tell_gate(record),
         sure=qualify_certainty(record, tell_certainty(record, row)),
         strips=strips,
         ticks=tuple(_list_ticks(record)) if _shows_ticks(record) else (),
@@ -153,6 +155,14 @@ def make_brief(record: ComparisonRecord) -> Brief:
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
     )
+
+
+def tell_gate(record: ComparisonRecord) -> str:
+    """Return whether a comparison passes its gate: `Gate function passed (function: passed).`; empty without one."""
+    if record.gate is None:
+        return ""
+    word = {0: "passed", 1: "failed", 3: "is undecided"}[record.gate.status]
+    return f"Gate {record.gate.name} {word} ({visible(record.gate.reason)})."
 
 
 def _name_arms(record: ComparisonRecord) -> str:

@@ -40,6 +40,7 @@ def summary_markdown(record: ComparisonRecord, page: str = "") -> str:
         f"# {tell_verdict(record)}: {_md(brief.title)}",
         f"**{_md(brief.sentence)}** {_md(f'{brief.sure} {brief.not_tried}'.strip())}".strip(),
     ]
+    head += [f"**{_md(brief.gate)}**"] if brief.gate else []
     if page.startswith(("http://", "https://")):
         head.insert(0, f"[The page]({page})")
     step = brief.next_step

@@ -107,6 +107,7 @@ def render_brief(
     lines[0].stylize("default not bold", len(head))
     lines += _fold(f"{brief.sentence} {brief.sure}".rstrip(), width)
     lines += _fold(brief.not_tried, width) if brief.not_tried else []
+    lines += _fold(brief.gate, width) if brief.gate else []
     if brief.ticks:
         ticks = "   ".join(f"{OUTCOMES[tick.word].sign} {tick.text}".replace(" ", GLUE) for tick in brief.ticks)
         lines += [Text(), *(Text(line.plain.replace(GLUE, " ")) for line in _fold(ticks, width))]
