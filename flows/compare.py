@@ -27,6 +27,7 @@ from flows.compare_steps import (
     diff_step,
     experiments_step,
     find_earlier_runs,
+    has_evidence,
     interleave_step,
     launch_step,
     repeat_step,
@@ -67,9 +68,21 @@ from tasks.records import (
     RunPlan,
     RunRecord,
 )
-from tasks.resolve.options import INTERLEAVE_S, CompareOptions, Experiment
+from tasks.resolve.options import EXPERIMENTS, INTERLEAVE_S, CompareOptions, Experiment
 from tasks.resolve.plans import Request, request_comparison, with_seed
-from tasks.services.events import EVENTS, Converged, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
+from tasks.services.costs import AFTER, RUN, note_cost, tell_cost
+from tasks.services.events import (
+    EVENTS,
+    Converged,
+    Costing,
+    Explaining,
+    Logged,
+    Planned,
+    Replanned,
+    Reused,
+    Troubled,
+    Verified,
+)
 from tasks.services.flow_names import unless_named
 from tasks.services.flow_runs import job_flow
 from tasks.services.prefect_ui import (
@@ -151,6 +164,8 @@ def compare_cases(
     all_plans = resolve_step(most, store)
     plans = [plan for plan in all_plans if plan.repeat < repeats]
     tag_run(request.comparison, [*dict.fromkeys(plan.case for plan in plans)], plans[0].target, [request.arms.branch])
+    finished = [plan.run_name for plan in plans if not only and find_finished(store.run(plan.run_name)) is not None]
+    EVENTS.put(Costing(tell_cost(plans, frozenset(finished), only)))
     EVENTS.put(Planned(plans))
     comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
     cases_in_all = len({plan.case for plan in plans}) + beside
@@ -168,12 +183,20 @@ def compare_cases(
             if case in refused:
                 comparisons.append(publish_case(with_gate(refused[case], gate), store))
                 continue
+            started = time.monotonic()
             if only:
-                result = compare_programs_of(request, list(group), store, only, interleave_s, cases=cases_in_all)
+                own = list(group)
+                is_new = not has_evidence(own, store, only)
+                result = compare_programs_of(request, own, store, only, interleave_s, cases=cases_in_all)
+                if is_new:
+                    note_cost(",".join(sorted(only)), own[0], time.monotonic() - started)
                 comparisons.append(publish_case(with_gate(result, gate), store))
                 continue
             own = list(group)
             trained = list(run(own))
+            if todo := sum(plan.run_name not in finished for plan in own):
+                note_cost(RUN, own[0], (time.monotonic() - started) / todo)
+            is_new, started = not has_evidence(own, store, EXPERIMENTS), time.monotonic()
             trained += find_earlier_runs(trained, store)
             runs = assemble_case(own, trained, store, cases=cases_in_all, steps=CASE_STEPS)
             records = list(runs.runs)
@@ -184,6 +207,8 @@ def compare_cases(
             if runs.function is not None and data_may_differ(runs):
                 runs = runs.model_copy(update={"data": compare_data_step(request, runs, store)})
             runs = with_evidence(runs, store)
+            if is_new:
+                note_cost(AFTER, own[0], time.monotonic() - started)
             if patience is None:
                 result = diff_step(runs, store)
             else:
