@@ -27,6 +27,7 @@ from flows.compare_steps import (
     diff_step,
     experiments_step,
     find_earlier_runs,
+    has_evidence,
     interleave_step,
     launch_step,
     repeat_step,
@@ -41,6 +42,7 @@ from tasks.diff.assemble_case import CaseSteps, assemble_case
 from tasks.diff.compare_case import CaseRuns, bits_differ, data_may_differ, host_is_open, may_differ_in_time
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.evidence import with_evidence
+from tasks.diff.gate import GateRule, judge_gate, read_gate
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.host_loops import COST as HOST_COST
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
@@ -66,9 +68,21 @@ from tasks.records import (
     RunPlan,
     RunRecord,
 )
-from tasks.resolve.options import INTERLEAVE_S, CompareOptions, Experiment
+from tasks.resolve.options import EXPERIMENTS, INTERLEAVE_S, CompareOptions, Experiment
 from tasks.resolve.plans import Request, request_comparison, with_seed
-from tasks.services.events import EVENTS, Converged, Explaining, Logged, Planned, Replanned, Reused, Troubled, Verified
+from tasks.services.costs import AFTER, RUN, note_cost, tell_cost
+from tasks.services.events import (
+    EVENTS,
+    Converged,
+    Costing,
+    Explaining,
+    Logged,
+    Planned,
+    Replanned,
+    Reused,
+    Troubled,
+    Verified,
+)
 from tasks.services.flow_names import unless_named
 from tasks.services.flow_runs import job_flow
 from tasks.services.prefect_ui import (
@@ -115,6 +129,7 @@ def compare(options: CompareOptions) -> State[Any]:
     return compare_cases(
         request_comparison(options), open_store(options.out), Jobs(), patience=patience, take_over=more.take_over,
         pull_request=more.comment or None, interleave_s=options.read_interleave(), only=options.read_only(),
+        gate=read_gate(more.gate),
     )  # fmt: skip
 
 
@@ -128,6 +143,7 @@ def compare_cases(
     pull_request: str | None = None,
     interleave_s: float | None = INTERLEAVE_S,
     only: frozenset[Experiment] = frozenset(),
+    gate: Sequence[GateRule] = (),
     beside: int = 0,
 ) -> State[Any]:
     """Compare every case of a request; return the flow's final state.
@@ -136,6 +152,7 @@ def compare_cases(
     pull_request: "owner/name#12", which gets a comment with the verdict; None: no comment is written.
     interleave_s: limit of the turns of a case's programs in seconds; None: no turns.
     only: the experiments to make instead of training; empty: train.
+    gate: the questions that count for the final state; empty: every judged row counts.
     beside: number of this comparison's other cases in other flow runs of the same night.
     """
     began = time.monotonic()
@@ -147,6 +164,8 @@ def compare_cases(
     all_plans = resolve_step(most, store)
     plans = [plan for plan in all_plans if plan.repeat < repeats]
     tag_run(request.comparison, [*dict.fromkeys(plan.case for plan in plans)], plans[0].target, [request.arms.branch])
+    finished = [plan.run_name for plan in plans if not only and find_finished(store.run(plan.run_name)) is not None]
+    EVENTS.put(Costing(tell_cost(plans, frozenset(finished), only)))
     EVENTS.put(Planned(plans))
     comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
     cases_in_all = len({plan.case for plan in plans}) + beside
@@ -162,14 +181,22 @@ def compare_cases(
             refused |= refuse(request, plans[0].target, store, jobs)
         for case, group in groupby(plans, key=lambda plan: plan.case):
             if case in refused:
-                comparisons.append(publish_case(refused[case], store))
+                comparisons.append(publish_case(with_gate(refused[case], gate), store))
                 continue
+            started = time.monotonic()
             if only:
-                result = compare_programs_of(request, list(group), store, only, interleave_s, cases=cases_in_all)
-                comparisons.append(publish_case(result, store))
+                own = list(group)
+                is_new = not has_evidence(own, store, only)
+                result = compare_programs_of(request, own, store, only, interleave_s, cases=cases_in_all)
+                if is_new:
+                    note_cost(",".join(sorted(only)), own[0], time.monotonic() - started)
+                comparisons.append(publish_case(with_gate(result, gate), store))
                 continue
             own = list(group)
             trained = list(run(own))
+            if todo := sum(plan.run_name not in finished for plan in own):
+                note_cost(RUN, own[0], (time.monotonic() - started) / todo)
+            is_new, started = not has_evidence(own, store, EXPERIMENTS), time.monotonic()
             trained += find_earlier_runs(trained, store)
             runs = assemble_case(own, trained, store, cases=cases_in_all, steps=CASE_STEPS)
             records = list(runs.runs)
@@ -180,6 +207,8 @@ def compare_cases(
             if runs.function is not None and data_may_differ(runs):
                 runs = runs.model_copy(update={"data": compare_data_step(request, runs, store)})
             runs = with_evidence(runs, store)
+            if is_new:
+                note_cost(AFTER, own[0], time.monotonic() - started)
             if patience is None:
                 result = diff_step(runs, store)
             else:
@@ -191,7 +220,8 @@ def compare_cases(
                     run=run,
                 )
             here = plans_of(records) or find_plans_of_function(request, result, own, store)
-            comparisons.append(publish_case(extend_case(result, here, store, records), store, records))
+            extended = with_gate(extend_case(result, here, store, records), gate)
+            comparisons.append(publish_case(extended, store, records))
     except Stopped as stopped:  # the flow is being ended, by Ctrl-C or with its night
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
@@ -203,6 +233,11 @@ def compare_cases(
     log_result((f"{result.case}: {result.headline}", page.shown) for result, page in comparisons)
     name_outcome(results)
     return final_state(results, problem)
+
+
+def with_gate(record: ComparisonRecord, gate: Sequence[GateRule]) -> ComparisonRecord:
+    """Return the comparison, judged by a gate if there is one."""
+    return record.model_copy(update={"gate": judge_gate(record, gate)})
 
 
 def converge_cases(

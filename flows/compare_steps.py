@@ -4,7 +4,7 @@ An arm is one of the two compared versions of a trainer, a case a model with its
 """
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -192,6 +192,14 @@ def find_earlier_runs(runs: Sequence[RunRecord], store: Store) -> list[RunRecord
     comparison, case = plans[0].comparison, plans[0].case
     directory = store.comparison(comparison, case, page_id(comparison, case, plans))
     return adopt_runs(read_earlier_runs(directory, store, runs), plans)
+
+
+def has_evidence(plans: Sequence[RunPlan], store: Store, kinds: Iterable[Experiment]) -> bool:
+    """Return whether one of these experiments was made before on the two versions of a case's plans."""
+    first = list({plan.arm: plan for plan in reversed(plans)}.values())[::-1]
+    directory = store.comparison(plans[0].comparison, plans[0].case, page_id(plans[0].comparison, plans[0].case, first))
+    kept = read_kept(directory)
+    return any(kept.best(kind) is not None for kind in kinds)
 
 
 def adopt_runs(runs: Sequence[RunRecord], plans: Sequence[RunPlan]) -> list[RunRecord]:

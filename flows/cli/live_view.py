@@ -39,6 +39,7 @@ from tasks.services.events import (
     Compared,
     Comparing,
     Converged,
+    Costing,
     Event,
     Explaining,
     Launched,
@@ -108,6 +109,9 @@ class LiveView:
     def show(self, event: Event) -> None:
         """Update the view for an event."""
         match event:
+            case Costing(text):
+                self._end_waiting()
+                self.console.print(escape(text), soft_wrap=True, highlight=False)
             case Planned(plans):
                 self._planned(plans)
             case Reused(plan):

@@ -19,6 +19,7 @@ from tasks.diff.floors import excuse_of, floors_of, run_one_executable
 from tasks.diff.host_rows import judge_by_host
 from tasks.diff.memory_rows import memory_rows
 from tasks.diff.metric_rows import NOT_JUDGED, is_unfilled, table_rows
+from tasks.diff.next_step import PER_STEP, find_time_row
 from tasks.diff.parity import MIN_STEPS, compare_metric, number_alike, shared_metrics
 from tasks.diff.parity_rows import compare_evaluations, evaluation_row, loss_row, values_row
 from tasks.diff.program_time_rows import (
@@ -273,6 +274,8 @@ def conclude(
             return verdict, f"{between}: {uncovered.reason}{qualified}"
         together = ("regressed", "changed") if verdict == "regressed" else (verdict,)
         named = [row for row in judged if row.verdict in together]
+        time = find_time_row(named, verdict)  # one number tells how long a step takes
+        named = [row for row in named if row is time or row.metric not in PER_STEP]
         alone = [row for row in named if row.metric not in SHARE_A_VERDICT] or named
         by = f" (by {ONE_RUN})" if any(row.evidence == ONE_RUN for row in alone) and verdict != "unknown" else ""
         why = f": {host}" if host and any(row.metric == STEP_TIME.name for row in alone) else ""
@@ -344,8 +347,17 @@ def page_id(comparison: str, case: str, plans: Sequence[RunPlan]) -> str:
 
 
 def exit_status(records: Sequence[ComparisonRecord]) -> int:
-    """Return 1 if a verdict is *regressed* or *changed* or an arm died; else 3 if a verdict is *unknown*; else 0."""
-    verdicts = {record.verdict for record in records}
-    if verdicts & {"regressed", "changed"} or any(f.kind == "died" for record in records for f in record.findings):
+    """Return 1 if a verdict is *regressed* or *changed* or an arm died; else 3 if a verdict is *unknown*; else 0.
+
+    A comparison with a gate counts by the gate.
+    """
+    statuses = set(map(_status, records))
+    return next((status for status in (1, 3) if status in statuses), 0)
+
+
+def _status(record: ComparisonRecord) -> int:
+    if record.gate is not None:
+        return record.gate.status
+    if record.verdict in ("regressed", "changed") or any(finding.kind == "died" for finding in record.findings):
         return 1
-    return 3 if "unknown" in verdicts else 0
+    return 3 if record.verdict == "unknown" else 0

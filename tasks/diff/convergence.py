@@ -221,7 +221,7 @@ def _decide(metric: str, left: Values, right: Values, *, same_seeds: bool = Fals
             if wanted is None
             else f"run {counted(wanted - min(counts), 'more seed')}"
         )
-        reason = f"{shown}: may be beyond ±{100 * allowed:g} %, and may be nothing; {more}"
+        reason = f"{shown}: not certainly inside or beyond ±{100 * allowed:g} %; {more}"
     reason += "; by pairs of one seed" if paired else ""
     reason += f"; with {counts[0]} + {counts[1]} seeds ±{100 * found:.2g} % would be seen"
     return ConvergenceRow.model_validate({

@@ -219,7 +219,7 @@ def _judge_blocks(
     allowed = show_threshold(tolerance)
     if all(block.furthest <= limit for block, limit in zip(blocks, limits, strict=True)):
         return "same", f"{sizes}, inside {allowed} ({tolerance.why})"
-    return "unknown", f"{sizes}: may be beyond {allowed}, and may be nothing"
+    return "unknown", f"{sizes}: not certainly inside or beyond {allowed}"
 
 
 def _is_within(curves: MetricParity, tolerance: Tolerance) -> bool:

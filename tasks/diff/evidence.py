@@ -119,7 +119,9 @@ def _write(directory: ComparisonDirectory, measurement: Measurement) -> None:
     """Write a measurement, unless it was read from there again."""
     if measurement.time is not None and measurement.time.contradicted:  # depends on the others
         measurement = measurement.model_copy(update={"time": measurement.time.model_copy(update={"contradicted": ""})})
-    content = measurement.model_copy(update={"made": ""}).model_dump_json()
+    # other words for the same measured distances are no new measurement
+    reworded = measurement.function is not None and not measurement.problem
+    content = measurement.model_dump_json(exclude={"made": True, "function": {"sentence"} if reworded else set()})
     name = f"{measurement.kind}-{hashlib.sha256(content.encode()).hexdigest()[:10]}.json"
     if not (directory.evidence / name).exists():
         directory.write_evidence(name, model_to_json(measurement))

@@ -10,8 +10,8 @@ from tasks.diff.decide import show_duration
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHANGE
-from tasks.metrics.time_metrics import PROGRAM_TIME, STEP_TIME
-from tasks.records import CodeLine, ComparisonRecord, Explanation, MetricDiff, NextStep
+from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
+from tasks.records import CodeLine, ComparisonRecord, Explanation, MetricDiff, NextStep, Verdict
 from tasks.records.next_step import StepKind
 from tasks.records.run_end import DeathKind
 
@@ -31,6 +31,10 @@ FIXES: dict[DeathKind, str] = {
     "cut_off": "Find out why its log ends.",
     "other": "Mend the cause that the log names.",
 }
+
+# rows of the time of a step, the most precise one first
+PER_STEP = (PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name)
+WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same")
 
 # kind of finding -> noun of what has to be equal in further runs
 TO_EQUALIZE: dict[str, str] = {
@@ -57,6 +61,7 @@ PURPOSES: dict[StepKind, str] = {
     "bisect": "This command trains commits between the two until it finds the first one that changed this",
     "explain": "This command finds out why the two differ",
     "preflight": "This command compiles both arms for a TPU slice, without one: would they differ there?",
+    "look": "This command shows them",
     "read the log": "This command shows why the compiler failed",
     "by hand": "",
     "as stored": "",
@@ -93,11 +98,31 @@ def find_deciding_row(record: ComparisonRecord) -> MetricDiff | None:
     preferred, of unknown ones the row with the narrowest interval in thresholds; then the step time, then rows that
     MaxView lacks.
     """
-    judged = [row for row in record.rows if row.verdict != NOT_JUDGED and not row.allowed]
-    same_word = [row for row in judged if row.verdict == record.verdict] or judged
+    return _decide(record.rows, record.verdict)
+
+
+def find_time_row(rows: Sequence[MetricDiff], verdict: Verdict) -> MetricDiff | None:
+    """Return the row whose number answers how long a step takes; None without one. The other levels are folded.
+
+    It is the row that decides the verdict if that is a time, else the one with the worst word; of equal words the
+    program's, then the runs'.
+    """
+    deciding = _decide(rows, verdict)
+    times = [row for row in rows if row.metric in PER_STEP]
+    order = (*WORST_FIRST, NOT_JUDGED)
+    return min(
+        times,
+        key=lambda row: (row is not deciding, order.index(row.verdict), PER_STEP.index(row.metric)),
+        default=None,
+    )
+
+
+def _decide(rows: Sequence[MetricDiff], verdict: Verdict) -> MetricDiff | None:
+    judged = [row for row in rows if row.verdict != NOT_JUDGED and not row.allowed]
+    same_word = [row for row in judged if row.verdict == verdict] or judged
 
     def rank(row: MetricDiff) -> tuple[bool, bool, float, bool, bool]:
-        width = _count_thresholds(row) if record.verdict == "unknown" else 0.0
+        width = _count_thresholds(row) if verdict == "unknown" else 0.0
         is_uncovered = row.metric == CHANGE.name and row.verdict == "unknown"
         return not is_uncovered, not has_scale(row), width, row.metric != STEP_TIME.name, row.group == "maxview"
 
@@ -139,6 +164,8 @@ def _advise(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None) ->
         fix = FIXES[dead.cause_of_death.kind] if dead.cause_of_death else "Find out why it ended."
         return f"{fix} With this fix, run it again and replace its log." if of_logs else fix
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
+    if kind == "look":
+        return "If this is not intended, its cause is among your uncommitted changes."
     if (kind == "logs" and _is_certain(row)) or (kind == "by hand" and record.verdict in ("regressed", "changed")):
         left, right = map(record.commit_in_clone, (record.baseline, record.candidate))
         edited = record.code.get(record.candidate.name)
@@ -177,14 +204,17 @@ def follow_cause(record: ComparisonRecord) -> NextStep | None:
     if explained is None or step is None:
         return step
     line = _find_costly_line(record, explained)
-    if line is not None and step.kind in ("train", "by hand", "explain"):
-        touched = f"The commit changed {line.place}." if line.commit else ""
-        return _look_at(touched or f"Most of the difference is at {line.place}.", line.commit)
+    if line is not None and step.kind in ("train", "by hand", "explain", "look"):
+        touched = f"The commit changed {line.place}." if line.commit and step.kind != "look" else ""
+        before = touched or f"Most of the difference is at {line.place}."
+        return step.model_copy(update={"before": before}) if step.kind == "look" else _look_at(before, line.commit)
     if explained.root is None or not explained.root.file:
         return step
-    if step.kind not in ("by hand", "explain"):
+    if step.kind not in ("by hand", "explain", "look"):
         return step
     before = f"If this is not intended, its cause is {explained.root.file}:{explained.root.line}."
+    if step.kind == "look":
+        return step.model_copy(update={"before": before, "purpose": "This command shows your changes"})
     return _look_at(before, explained.commit_of_root)
 
 

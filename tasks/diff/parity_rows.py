@@ -15,11 +15,16 @@ SHOWN = 5  # limit of steps that a message names
 
 
 def loss_row(arms: Arms, curves: MetricParity, decision: Decision) -> MetricDiff:
-    """Return the row of the losses, with the values of the first difference, else the number of steps."""
+    """Return the row of the losses, with the values of the first difference, else the number of steps.
+
+    A loss that is worse at its end, and lower at the first difference, is shown by its last common step.
+    """
     metric, cells = LOSS, (_steps_cell(arms[0]), _steps_cell(arms[1]))
     missing = missing_decision(cells, arms)
     if missing is None and (different := _first_difference(curves)):
-        cells = different
+        left, right = different[0].value, different[1].value
+        is_lower = left is not None and right is not None and right < left
+        cells = _last_values(curves, different) if decision.verdict == "regressed" and is_lower else different
         metric = LOSS.model_copy(update={"decimals": _decimals_of(cells) if curves.unit else 6})
     return make_row(metric, cells, arms, missing or decision)
 
@@ -33,6 +38,15 @@ def _first_difference(curves: MetricParity) -> Cells | None:
         Measured(value=float(first.baseline), text=first.baseline, source=places[0]),
         Measured(value=float(first.candidate), text=first.candidate, source=places[1]),
     )
+
+
+def _last_values(curves: MetricParity, first: Cells) -> Cells:
+    """Return the mean loss of each arm's runs at the last common step, with the digits of the first difference."""
+    digits = _decimals_of(first)
+    ends = [float(side[:, -1].mean()) for side in curves.sides]
+    note = f"step {int(curves.steps[-1])}"
+    left, right = (Measured(value=end, text=f"{end:.{digits}f}", note=note) for end in ends)
+    return left, right
 
 
 def _decimals_of(cells: Cells) -> int:

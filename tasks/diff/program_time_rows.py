@@ -39,8 +39,8 @@ def decide_program(times: ProgramTimes, tolerance: Tolerance) -> Decision:
     else:
         verdict = "unknown"
         longer = f"--interleave {longer_limit(times)}"
-        reason = f"{show_ratio(wall)} after {show_duration(times.limit_s)}: may be beyond {show_threshold(tolerance)}"
-        reason += f", and may be nothing; give it longer: {longer}"
+        reason = f"{show_ratio(wall)} after {show_duration(times.limit_s)}: not certainly inside or beyond "
+        reason += f"{show_threshold(tolerance)}; give it longer: {longer}"
     return Decision(
         verdict=verdict,
         reason=f"{reason}; {describe_turns(times)}",

@@ -20,6 +20,7 @@ from tasks.diff.program_time_rows import longer_limit
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records import ComparisonRecord, NextStep, RunPlan, RunRecord
 from tasks.resolve.arm_config import find_unfit_cases
+from tasks.resolve.refs import WORKING_TREE
 from tasks.store.mirror import name_store, out_option
 
 TIMES = frozenset({PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name})
@@ -55,6 +56,8 @@ def add_next_of_experiments(record: ComparisonRecord, plans: Sequence[RunPlan]) 
     if record.has_died:
         step = make_step(record, "record again", [*train, "--only", ",".join(record.asked), *options])
         return record.model_copy(update={"next_step": step})
+    if record.verdict in ("regressed", "changed") and (shown := show_edit(record, plans[1])):
+        return record.model_copy(update={"next_step": shown})
     longer = _longer_turns(record)
     if is_uncovered(record) and (case := suggest_case(record.coverage)):
         train = ["maxview", "compare", record.comparison, "--case", case, "--target", plans[0].target]
@@ -93,6 +96,8 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     if record.verdict in ("regressed", "improved") and ONE_RUN in timed:
         words = [*compare, "--case", record.case, *options, "--repeats", str(MIN_REPEATS)]
         return make_step(record, "repeat", words, runs=MIN_REPEATS)
+    if record.verdict in ("regressed", "changed") and (shown := show_edit(record, plans[1])):
+        return shown
     if record.verdict == "unknown":
         if is_uncovered(record):
             case = suggest_case(record.coverage)
@@ -119,6 +124,14 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     if place.topology is None and all("libtpu" in plan.versions and not plan.aa for plan in plans):
         return make_step(record, "preflight", ["maxview", "preflight", record.comparison, "--case", record.case, *same])
     return make_step(record, "by hand")
+
+
+def show_edit(record: ComparisonRecord, plan: RunPlan) -> NextStep | None:
+    """Return the step to look at the candidate's uncommitted changes; None if it has none."""
+    if plan.version is None or not plan.version.changed:
+        return None
+    place = ["-C", plan.repository] if plan.repository and Path(plan.repository) != Path.cwd() else []
+    return make_step(record, "look", ["git", *place, "diff", "HEAD"])
 
 
 def _longer_turns(record: ComparisonRecord) -> list[str]:
@@ -183,8 +196,8 @@ def options_of_arms(plans: Sequence[RunPlan]) -> list[str]:
         words += ["--baseline", plans[0].blessed]
     if all(plan.ref for plan in plans):  # otherwise the comparison's file names the refs
         for option, plan in zip(("--baseline", "--branch"), plans, strict=True):
-            edited = plan.version is not None and plan.version.changed  # such a name cannot be typed
-            words += [option, str(plan.commit)[:9] if edited else str(plan.ref)]
+            edited = plan.version is not None and plan.version.changed  # git knows neither its name nor its commit
+            words += [option, WORKING_TREE if edited else str(plan.ref)]
         places = {plan.repository for plan in plans}
         others = [place for place in places if place and not (spec and place == spec.repository)]
         words += ["--repository", *others] if len(places) == len(others) == 1 else []

@@ -9,6 +9,7 @@ from configs.trainers import trainer_class
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
+from tasks.diff.compare_case import add_code_note
 from tasks.diff.compare_runs import conclude, page_id
 from tasks.diff.cover_change import change_row
 from tasks.diff.data_rows import data_row, find_data, tell_data
@@ -104,6 +105,8 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     else:
         rows += [row] if (row := data_row(arms, data, found.data, frozenset(rules.declared))) else []
     verdict, headline = conclude(arms, findings, rows, floors)
+    code = {plan.arm: plan.version for plan in found.plans if plan.version is not None}
+    headline = add_code_note(headline, [code[one.arm] for one in found.plans if one.arm in code])
     later = LATER if found.data is None else f"batches after the first {found.data.steps}"
     never = [later if one == LATER else one for one in NEVER_TRIED]
     never = ["the arrays that each run draws anew", *never] if drawn_anew(found) else never
@@ -125,6 +128,8 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         findings=tuple(findings),
         rows=tuple(rows),
         floors=tuple(floors),
+        code=code,
+        commits={plan.arm: plan.commits for plan in found.plans if plan.commits},
         aa=plan.aa,
         turns=found.turns,
         function=found.function,

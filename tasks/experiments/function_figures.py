@@ -345,8 +345,8 @@ def _say_power(power: FunctionPower | None) -> str:
     """Return the smallest change of the learning rate that would have been found, as text."""
     if power is None:
         return ""
-    alone = "" if power.loss is None else f", by the loss alone one of {show_relative(power.loss)}"
-    return f"; a change of the learning rate by {show_relative(power.float64)} would have been found{alone}"
+    alone = "" if power.loss is None else f"; the losses alone would show one of {show_relative(power.loss)} or more"
+    return f"; float64 would show a learning rate that differs by {show_relative(power.float64)}{alone}"
 
 
 def _say(found: FunctionComparison, changed: str, where: str = "") -> str:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Finding,
         FirstDivergence,
         Floor,
+        GateResult,
         MetricDiff,
         Parity,
         Verdict,

@@ -171,6 +171,14 @@ class ArmSummary(Frozen):
         return self.cause_of_death is not None or RunEnd(exit_code=self.exit_code).has_died
 
 
+class GateResult(Frozen):
+    """Whether a comparison passes the gate of its command: the questions that count."""
+
+    name: str  # "function,time=5%"
+    status: Literal[0, 1, 3]  # exit status: passed, failed, undecided
+    reason: str  # one clause per question
+
+
 class ComparisonRecord(Frozen):
     """The result of comparing one case. Pages and terminal output show it and compute nothing."""
 
@@ -208,6 +216,7 @@ class ComparisonRecord(Frozen):
     function: FunctionComparison | None = None  # both steps in float64; None if not tried
     coverage: ChangeCoverage | None = None  # what of the change was covered; None: the arms are no two checkouts
     data: DataComparison | None = None  # the batches of both recorded steps; None: not tried
+    gate: GateResult | None = None  # None: every judged row counts
     evidence: tuple[EvidenceLine, ...] = ()  # all measurements and runs of the two versions, the oldest first
     earlier: tuple[EarlierVerdict, ...] = ()  # what the page told with less evidence, the oldest first
     explanation: Explanation | None = None  # causes of the difference; None if not examined

@@ -21,6 +21,7 @@ StepKind = Literal[
     "explain",
     "preflight",
     "read the log",
+    "look",  # at the uncommitted changes
     "by hand",  # no command helps
     "as stored",  # older versions stored the command alone
 ]

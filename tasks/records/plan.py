@@ -31,7 +31,7 @@ class ArmOverrides(Frozen):
 class CodeVersion(Frozen):
     """The code of an arm that is a ref or a working tree, and its distance from the other arm's code."""
 
-    name: str  # as the user named it, or "feature + 2 changed files"
+    name: str  # as the user named it, or "your tree (layers.py and 2 more)"
     sha: str  # of its commit; of a working tree: of the commit made from it
     subject: str  # of the commit; of a working tree: of its HEAD
     found_as: str = ""  # origin/NAME, if git knows no NAME
@@ -45,10 +45,8 @@ class CodeVersion(Frozen):
 
     @property
     def short(self) -> str:
-        """The name with the commit's short hash: `feature 5d6e7f8a1 + 2 changed files`."""
-        name, plus, more = self.name.partition(" + ") if self.changed else (self.name, "", "")
-        sha = (self.head or self.sha)[:9]
-        return f"{name}{plus}{more}" if name == sha else f"{name} {sha}{plus}{more}"
+        """The name with the commit's short hash: `feature 5d6e7f8a1`; of a working tree, which is none, the name."""
+        return self.name if self.changed or self.name == self.sha[:9] else f"{self.name} {self.sha[:9]}"
 
 
 WORK = "work"  # in a run's folder: its copy of the program

@@ -70,12 +70,19 @@ def shorten(text: str, keep: int) -> str:
     return f"{text[: keep - tail]} … [{len(text) - keep:,} characters left out{at}] … {text[-tail:]}"
 
 
+def tells_nothing(low: float, high: float) -> bool:
+    """Return whether an interval of a relative change contains both half and double the value."""
+    return low <= -0.5 and high >= 1.0
+
+
 def show_interval(estimate: float, low: float, high: float, limit: float = inf) -> str:
     """Return a relative change with its interval in percent, e.g. `-6.6 % (-9.1 … -4.0)`.
 
     A narrower interval is shown with more decimals, and so is a number that would be rounded to the limit ± `limit`
     from beyond it: 0.0205 is `+2.05` if the limit is 0.02.
     """
+    if tells_nothing(low, high):
+        return f"{show_share(estimate, 1)} % (not known to a factor of 2)"
     half = 100 * (high - low) / 2
     decimals = max(1, ceil(-log10(half))) if half > 0 else 1
     beyond = [100 * abs(share) for share in (estimate, low, high) if abs(share) > limit]

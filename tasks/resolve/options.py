@@ -145,6 +145,14 @@ class CompareMore(PreflightMore):
     take_over: Annotated[
         bool, QUIET, doc("Continue runs in a bucket that are claimed by another machine, which is gone for good.")
     ] = False
+    gate: Annotated[
+        tuple[str, ...],
+        QUIET,
+        doc(
+            "What counts for the exit status and the state of the flow run: function, time, memory; time=5%: at most "
+            "5 % more. By default every judged row."
+        ),
+    ] = ()
     comment: Annotated[
         str,
         QUIET,

@@ -7,18 +7,19 @@ The commit is kept in a bare repository in the cache, one per clone, which borro
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from configs.errors import ConfigError
 from tasks.records import CodeVersion
-from tasks.records.text import counted
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import SHORT_SHA, WORKING_TREE, ResolvedRef, is_address, resolve_ref
 
 FOLDER = "working-trees"  # in the cache
 REFS = "refs/maxview/"  # in the kept repository
 MAX_UNTRACKED_BYTES = 256 << 20  # of all untracked files together; larger ones are data that a .gitignore forgot
+TREE_AUTHOR = "maxview@localhost"  # of the commits that are made of working trees
 MIB = 1 << 20
 MAX_DIFF_LENGTH = 60_000  # characters of a diff that are stored
 
@@ -103,16 +104,17 @@ def _resolve_working_tree(repository: str, cache: Path) -> ResolvedRef:
     sha, changed = _commit(clone, kept, head)
     if not changed:  # for example a changed time, or a file that git's filters make equal
         return head
-    return ResolvedRef(name=name_tree(branch, len(changed)), sha=sha, head=head.sha, changed=changed)
+    return ResolvedRef(name=name_tree(changed), sha=sha, head=head.sha, changed=changed)
 
 
 def _status(clone: Path) -> str:
     return run_git(["status", "--porcelain", "--untracked-files=all"], folder=clone)
 
 
-def name_tree(branch: str, changed: int) -> str:
-    """Return the name of a working tree: `feature + 3 changed files`."""
-    return f"{branch} + {counted(changed, 'changed file')}"
+def name_tree(changed: Sequence[str]) -> str:
+    """Return the name of a working tree with these changed files: `your tree (layers.py and 2 more)`."""
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return f"your tree ({_readable(changed[0]).rpartition('/')[2]}{more})"
 
 
 def _check_size(clone: Path) -> None:
@@ -166,9 +168,9 @@ def _commit(clone: Path, kept: Path, head: ResolvedRef) -> tuple[str, tuple[str,
     people = {
         f"GIT_{role}_{fact}": value
         for role in ("AUTHOR", "COMMITTER")
-        for fact, value in (("NAME", "maxview"), ("EMAIL", "maxview@localhost"), ("DATE", date))
+        for fact, value in (("NAME", "maxview"), ("EMAIL", TREE_AUTHOR), ("DATE", date))
     }
-    words = ["commit-tree", "-p", head.sha, "-m", name_tree(head.name, len(changed)), tree]
+    words = ["commit-tree", "-p", head.sha, "-m", name_tree(changed or ("",)), tree]
     sha = run_git(words, folder=kept, variables=people)
     run_git(["update-ref", f"{REFS}{sha}", sha], folder=kept)
     return sha, changed

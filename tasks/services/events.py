@@ -21,6 +21,12 @@ class Planned(NamedTuple):
     plans: Sequence[RunPlan]
 
 
+class Costing(NamedTuple):
+    """What the command will do, and how long it took last time on this machine."""
+
+    text: str
+
+
 class Reused(NamedTuple):
     """A run is not repeated, because it has already finished."""
 
@@ -125,8 +131,8 @@ class Bisected(NamedTuple):
 
 
 type Event = (
-    Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Replanned | Explaining | Progressed
-    | Troubled | Compared | Converged | Bisected
+    Costing | Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Replanned | Explaining
+    | Progressed | Troubled | Compared | Converged | Bisected
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.exceptions import FailedRun
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
@@ -22,9 +22,10 @@ from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.diff import exit_status
 from tasks.diff.next_step import find_deciding_row
-from tasks.publish.content.row_values import show_percent
+from tasks.publish.content.brief import short_title, tell_gate
+from tasks.publish.content.row_values import show_percent, show_values
 from tasks.publish.content.verdict_words import OUTCOMES, WORST_FIRST, outcome_of, tell_outcome
-from tasks.records import ComparisonRecord, Verdict
+from tasks.records import ComparisonRecord, MetricDiff, Verdict
 from tasks.records.convergence import ConvergenceRecord
 from tasks.resolve.refs import WORKING_TREE
 from tasks.services.flow_names import show_name
@@ -33,9 +34,11 @@ from tasks.services.outage import unless_away
 # Prefect's loggers that print a traceback for a Failed state
 ENGINE = ("prefect.engine", "prefect.flow_runs")
 # the outcome in the name of a flow run that is run again
+MAX_CHANGE_LENGTH = 32  # characters of a row's values in a run's name
 OUTCOME = re.compile(rf" · [{''.join(word.sign for word in OUTCOMES.values())}] .*$")
 # Names of Failed states that express a verdict, although the flow itself succeeded.
-REGRESSED, CHANGED = VERDICT_STATES = ("Regressed", "Changed")
+REGRESSED, CHANGED, DIED, GATE_FAILED = VERDICT_STATES = ("Regressed", "Changed", "Died", "GateFailed")
+UNKNOWN = "Unknown"
 
 
 def with_parameters_of[Given: BaseModel, Result](
@@ -111,22 +114,33 @@ def name_comparison(
 
 
 def name_outcome(comparisons: Sequence[ComparisonRecord]) -> None:
-    """Add the outcome to this flow run's name: `03_dropout: main vs feat/x on cpu · ✗ +16.9 %`, `… · ✗ 2 of 18`.
+    """Add the outcome to this flow run's name: `03_dropout: main vs feat/x on cpu · ✗ Step time of runs +16.9 %`.
 
     Does nothing outside a flow, or while Prefect's server cannot be reached.
     """
     if flow_run.id is None or not comparisons:
         return
+    name = f"{OUTCOME.sub('', flow_run.name or '')} · {tell_outcomes(comparisons)}"
+    with unless_away(), get_client(sync_client=True) as client:
+        client.update_flow_run(UUID(flow_run.id), name=show_name(name))
+
+
+def tell_outcomes(comparisons: Sequence[ComparisonRecord]) -> str:
+    """Return the outcome of comparisons: `✗ Step time of runs +16.9 %`, the row that decides one; `✗ 2 of 18`."""
     worst = min(comparisons, key=lambda record: ("died", *WORST_FIRST).index(outcome_of(record)))
     outcome, row = outcome_of(worst), None if worst.has_died else find_deciding_row(worst)
     if len(comparisons) > 1:
         count = sum(outcome_of(record) == outcome for record in comparisons)
         words = "" if outcome == "same" else f"{count} of {len(comparisons)}"
     else:
-        words = show_percent(row) if row is not None and outcome != "same" else tell_outcome(worst)
-    name = f"{OUTCOME.sub('', flow_run.name or '')} · {OUTCOMES[outcome].sign} {words or outcome}"
-    with unless_away(), get_client(sync_client=True) as client:
-        client.update_flow_run(UUID(flow_run.id), name=show_name(name))
+        words = _tell_row(row) if row is not None and outcome != "same" else tell_outcome(worst)
+    return f"{OUTCOMES[outcome].sign} {words or outcome}"
+
+
+def _tell_row(row: MetricDiff) -> str:
+    """Return a row's name with its change, else with its values: `Step time of runs +16.9 %`, `JAX 0.9.2 → 0.8.1`."""
+    change = show_percent(row) or show_values(row)
+    return f"{short_title(row)} {change}" if len(change) <= MAX_CHANGE_LENGTH else short_title(row)
 
 
 def _is_no_verdict(record: logging.LogRecord) -> bool:
@@ -157,18 +171,32 @@ def convergence_state(records: Sequence[ConvergenceRecord]) -> State[Any]:
 
 
 def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> State[Any]:
-    """Return the flow run's state, named by the worst verdict (a death is named Regressed).
+    """Return the flow run's state, named by the worst outcome.
 
-    Failed if a case regressed, changed or died, else Completed.
+    Failed if a case regressed, changed or died, or does not pass its gate. Cancelled, which is neither red nor green,
+    if nothing did and a case is unknown. Else Completed.
 
     problem: text before the verdicts in the state's message; empty: none.
     """
     status = exit_status(comparisons)
     alone = len(comparisons) == 1  # the flow run's name already contains the case
-    headlines = [record.headline if alone else f"{record.case}: {record.headline}" for record in comparisons]
+    told = [" ".join(filter(None, (tell_gate(record), record.headline))) for record in comparisons]
+    headlines = [text if alone else f"{record.case}: {text}" for record, text in zip(comparisons, told, strict=True)]
     message = " · ".join(([problem] if problem else []) + headlines)[:1000]
     if status == 1:
-        worse = any(record.verdict != "changed" for record in comparisons if exit_status([record]) == 1)
-        return Failed(name=REGRESSED if worse else CHANGED, message=message)
-    names = {0: "Improved" if any(r.verdict == "improved" for r in comparisons) else "Same", 3: "Unknown"}
-    return Completed(name=names[status], message=message)
+        return Failed(name=_name_failure([one for one in comparisons if exit_status([one]) == 1]), message=message)
+    if status:
+        return Cancelled(name=UNKNOWN, message=message)
+    if any(record.gate is not None for record in comparisons):
+        return Completed(name="GatePassed", message=message)
+    return Completed(
+        name="Improved" if any(record.verdict == "improved" for record in comparisons) else "Same", message=message
+    )
+
+
+def _name_failure(bad: Sequence[ComparisonRecord]) -> str:
+    if any(record.has_died for record in bad):
+        return DIED
+    if any(record.gate is not None for record in bad):
+        return GATE_FAILED
+    return REGRESSED if any(record.verdict != "changed" for record in bad) else CHANGED

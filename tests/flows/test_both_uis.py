@@ -134,7 +134,7 @@ def runs(stack: Any) -> Runs:
         wanted = {"more": {"repeats": 1, "software": software}, "out": str(stack.folder / "seen")}
         stack.seen["died"] = stack.run("compare/linen-vs-nnx", cases=["01_base"], **wanted)
         stack.seen["refused"] = stack.run("compare/main-vs-branch", branch=HOSTILE_BRANCH, out=wanted["out"])
-        assert stack.ended(stack.seen["died"])["name"] == "Regressed"
+        assert stack.ended(stack.seen["died"])["name"] == "Died"
         assert stack.ended(stack.seen["refused"])["name"] == "Failed"
         wanted = {"flow_runs": {"id": {"any_": [stack.seen["died"]]}}}
         stack.wait(lambda: stack.request("POST", "/task_runs/count", wanted) == 12)  # recorded a little later
@@ -150,7 +150,7 @@ def artifact(stack: Any, runs: Runs) -> Callable[[str], str]:
 
 
 def test_a_run_its_tasks_logs_and_artifacts(visit: Visit, runs: Runs) -> None:
-    visit.open(f"/runs/flow-run/{runs['died']}", "01_base: linen vs nnx on cpu", "Regressed", "12 Task runs", ACTS)
+    visit.open(f"/runs/flow-run/{runs['died']}", "01_base: linen vs nnx on cpu", "Died", "12 Task runs", ACTS)
     visit.holds("document.querySelectorAll('canvas').length === 1")  # the graph is an image without text
     visit.choose("Task Runs")
     for task in (

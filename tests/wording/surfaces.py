@@ -33,10 +33,10 @@ def compare_last_night(folder: Path) -> Iterator[ComparisonRecord]:
     """Yield the comparisons of the last night of the example logs. folder: an empty folder for logs and store."""
     for pair in example_pairs():
         if pair.night == NIGHTS - 1:
-            yield _compare(pair, folder)
+            yield compare_pair_of(pair, folder)
 
 
-def _compare(pair: ExamplePair, folder: Path) -> ComparisonRecord:
+def compare_pair_of(pair: ExamplePair, folder: Path) -> ComparisonRecord:
     sides = []
     for side, texts in zip("ab", pair.logs, strict=True):
         files = [folder / f"{pair.comparison}-{pair.case}-{side}{number}.txt" for number in range(len(texts))]

@@ -32,6 +32,7 @@ def compare(
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     """
     check_comparison_name(name)
+    from tasks.diff.gate import read_gate
     from tasks.resolve.arm_config import find_unfit_cases
     from tasks.resolve.plans import request_comparison, resolve
 
@@ -40,6 +41,7 @@ def compare(
     options.read_budget()
     options.read_interleave()
     options.read_only()
+    read_gate(options.more.gate)
     plans = resolve(request_comparison(options), Path(options.out))
     left_out: dict[str, str] = {}
     if "all" in options.cases:

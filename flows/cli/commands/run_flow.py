@@ -155,6 +155,7 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
     """
     from tasks.diff.assemble_case import assemble_case
     from tasks.diff.compare_case import compare_case, read_past_noise
+    from tasks.diff.evidence import add_evidence, with_evidence
     from tasks.diff.suggested_commands import add_next
     from tasks.ingest.run_record import adopt_run
     from tasks.publish.site.comparison_pages import publish_comparison
@@ -168,7 +169,8 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
         records = [adopt_run(record, plan) for plan, record in found]
         if (name, case) in done or len(records) < len(own):
             continue
-        runs = assemble_case(own, records, store, cases=cases)
+        runs = with_evidence(assemble_case(own, records, store, cases=cases), store)
         result = add_next(compare_case(runs, past=read_past_noise(runs, store)), runs.runs, cases=cases)
+        result = add_evidence(result, store.comparison(result.comparison, result.case, result.id))
         pages.append(str(publish_comparison(result, store, runs.runs)))
     return pages

@@ -8,7 +8,7 @@ from configs.names import default_cache
 from tasks.programs.source_lines import shorten_path
 from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
 from tasks.resolve.git import GitError, run_git
-from tasks.resolve.working_tree import find_source
+from tasks.resolve.working_tree import TREE_AUTHOR, find_source
 
 MAX_LINES = 60  # limit of lines of an arm to look up; each takes up to four git commands
 _HERE = Path(__file__).parents[3]
@@ -123,4 +123,6 @@ def _find_end(file: str, number: int, refs: Refs) -> str:
 
 
 def _say_commit(sha: str, refs: Refs) -> str:
-    return run_git(["log", "-1", "--format=%h %s", "--abbrev=9", "--end-of-options", sha, "--"], folder=refs.clone)
+    words = ["log", "-1", "--format=%ae%n%s%n%h %s", "--abbrev=9", "--end-of-options", sha, "--"]
+    author, subject, named = run_git(words, folder=refs.clone).split("\n", 2)
+    return subject if author == TREE_AUTHOR else named  # the user's git knows no commit of a working tree

@@ -16,13 +16,14 @@ from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.host_rows import HOST_LOOPS
 from tasks.diff.ingest_command import UNNAMED
 from tasks.diff.metric_rows import NOT_JUDGED
-from tasks.diff.next_step import find_deciding_row
+from tasks.diff.next_step import PER_STEP, find_deciding_row, find_time_row
 from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import COMPILED_PROGRAMS, MEMORY
 from tasks.metrics.result_metrics import FUNCTION, LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
+from tasks.publish.content.edits import list_edits, shorten_edit
 from tasks.publish.content.explanation_sections import headline_of
 from tasks.publish.content.row_values import show_percent, show_seconds_of, show_values
 from tasks.publish.content.verdict_words import (
@@ -36,10 +37,11 @@ from tasks.publish.content.verdict_words import (
     sides_of,
     tell_outcome,
     threshold_text,
+    without_sides,
 )
 from tasks.records import ArmSummary, ComparisonRecord, Explanation, MetricDiff, NextStep, Verdict
 from tasks.records.function import show_relative
-from tasks.records.text import shorten, show_share, visible
+from tasks.records.text import shorten, show_share, tells_nothing, visible
 
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
 MAX_REF_LENGTH = 24  # characters of an arm in the title
@@ -50,11 +52,11 @@ LAST_LINES, LAST_BYTES = 3, 4_096  # of a dead run's log
 LEAST_STEPS = 12  # fewer steps of an arm show no levels
 MAX_APART = 0.25  # relative distance of a value to the nearest drawn level
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # a stack frame in a traceback
-PER_STEP = (PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name)
 # rows that tell what is the same, if there is no proof by floors
 TELLING = ("loss_per_step", *PER_STEP, "function", "parameters", "checkpoints")
 # rows whose verdict comes from both steps in float64, if these could be compared
 DECIDED_BY_FUNCTION = frozenset({"loss_per_step", "function", "values_per_step", "evaluations", "final_loss"})
+OF_KIND = {PROGRAM_TIME.name: " of the program", STEP_TIME.name: " of the runs", CPU_TIME.name: " in processor time"}
 # metric -> the curve that shows it
 CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
 
@@ -111,6 +113,7 @@ class Brief(Frozen):
     word: str  # the outcome, or what was asked: "same function and time"
     sentence: str
     not_tried: str  # what an untrained comparison leaves out, as a sentence; else empty
+    gate: str  # whether it passes the command's gate, and why; empty without a gate
     sure: str  # how certain the verdict is; may be empty
     strips: tuple[Strip, ...]
     ticks: tuple[Tick, ...]
@@ -118,6 +121,7 @@ class Brief(Frozen):
     rows: tuple[BriefRow, ...]
     more: str  # what the table has beside these rows; empty if nothing
     why: str
+    edit: tuple[str, ...]  # the first changed lines of a working tree
     next_step: NextStep | None
     row: MetricDiff | None  # the row that decides the verdict; None if an arm died or no row decides
     curve: str  # id of the figure that is drawn first; empty without `row`
@@ -125,13 +129,14 @@ class Brief(Frozen):
 
 def make_brief(record: ComparisonRecord) -> Brief:
     """Return the brief of a comparison."""
+    record = without_sides(record)
     row = None if record.has_died else find_deciding_row(record)
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
     is_timed = row is not None and row.metric == STEP_TIME.name and not is_blocked
     strips = tuple(_draw_strips(record)) if is_timed and record.verdict != "same" else ()
     strips = strips if row is not None and _agree(strips, row) else ()
     rows, more = _choose_rows(record, row)
-    sentence = tell_difference(record, row, strips)
+    sentence = tell_difference(record, row)
     targets = [] if record.target == UNNAMED else [record.target]
     return Brief(
         outcome=outcome_of(record),
@@ -139,6 +144,7 @@ def make_brief(record: ComparisonRecord) -> Brief:
         word=tell_outcome(record),
         sentence=sentence,
         not_tried=_as_sentence(visible(record.not_tried)) if record.not_tried else "",
+        gate=tell_gate(record),
         sure=qualify_certainty(record, tell_certainty(record, row)),
         strips=strips,
         ticks=tuple(_list_ticks(record)) if _shows_ticks(record) else (),
@@ -146,10 +152,19 @@ def make_brief(record: ComparisonRecord) -> Brief:
         rows=rows,
         more=more,
         why=tell_why(record, row),
+        edit=tuple(line for edit in list_edits(record)[-1:] for line in shorten_edit(edit)),
         next_step=record.next_step,
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
     )
+
+
+def tell_gate(record: ComparisonRecord) -> str:
+    """Return whether a comparison passes its gate: `Gate function passed (function: passed).`; empty without one."""
+    if record.gate is None:
+        return ""
+    word = {0: "passed", 1: "failed", 3: "is undecided"}[record.gate.status]
+    return f"Gate {record.gate.name} {word} ({visible(record.gate.reason)})."
 
 
 def _name_arms(record: ComparisonRecord) -> str:
@@ -164,8 +179,8 @@ def _name_arms(record: ComparisonRecord) -> str:
     return " → ".join(names)
 
 
-def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Sequence[Strip] = ()) -> str:
-    """Return the result in one sentence: `16.9 % slower per step (80.0 → 93.5 ms; ±2 % allowed).`
+def tell_difference(record: ComparisonRecord, row: MetricDiff | None) -> str:
+    """Return the result in one sentence: `16.9 % slower per step of the runs (80.0 → 93.5 ms; ±2 % allowed).`
 
     What both steps compute in float64 comes first, unless the verdict is about something else.
     """
@@ -192,12 +207,10 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None, strips: Se
     if row.verdict in ("same", "unknown"):
         word = "no difference" if row.verdict == "same" else "not decided"
         return _as_sentence(known, f"{word}: {brief_row(row).title.lower()} {show_percent(row)} ({values})")
-    effect = row.effect
-    if any(len(strip.levels) > 1 for strip in strips) and len(strips) == 2:
-        left, right = (sum(level.seconds * level.share for level in strip.levels) for strip in strips)
-        effect, values = right / left - 1, f"{show_seconds_of(left, right)} on average{allowed}"
-    word = "slower" if effect > 0 else "quicker"
-    return _as_sentence(f"{100 * abs(effect):.1f} % {word} per step ({values})", known)
+    word = "slower" if row.effect > 0 else "quicker"
+    percent = show_percent(row).lstrip("+-")
+    step = "typical step" if row.level == "typical steps" else "step"
+    return _as_sentence(f"{percent} {word} per {step}{OF_KIND[row.metric]} ({values})", known)
 
 
 def _tell_floors(record: ComparisonRecord) -> str:
@@ -254,6 +267,8 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
         return "Sure: program, code, config and software are one, and the runs differ in time by no more than noise."
     low, high = sorted((row.effect_low, row.effect_high))
     interval = f"{show_share(low)} … {show_share(high)} %"
+    if tells_nothing(low, high):
+        return "The difference is not known to a factor of 2: this evidence tells nothing about it."
     if row.verdict == "unknown":
         return f"The difference lies within {interval}."
     if row.verdict == "same" or row.evidence != ONE_RUN:
@@ -296,7 +311,10 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
     explained = record.explanation
     if explained is not None and explained.root is not None and tell_function(record):
         settings = (finding.message for finding in record.findings if finding.kind == "config")
-        return visible(explained.commit_of_root or next(settings, ""))
+        commit, code = explained.commit_of_root, record.code.get(record.candidate.name)
+        if code is not None and code.changed and commit == code.name:
+            return visible(f"not committed: {explained.root.file}:{explained.root.line}")
+        return visible(commit or next(settings, ""))
     if explained is not None and (cost := tell_cost(record, explained)):
         return visible(cost)
     if explained is not None and (headline := headline_of(explained) or explained.headline):
@@ -381,7 +399,10 @@ def _list_ticks(record: ComparisonRecord) -> Iterator[Tick]:
     """Yield the floors of the proof; without them, the telling rows that are the same."""
     if record.floors:
         for floor in record.floors[:MAX_TICKS]:
-            yield Tick(word=HOLDS[floor.holds], text=floor.name)
+            if floor.holds is False:  # the verdict is *same* all the same: no cross
+                yield Tick(word="not judged", text=f"another {floor.name.removeprefix('same ')}")
+            else:
+                yield Tick(word=HOLDS[floor.holds], text=floor.name)
         return
     rows = {row.metric: row for row in record.rows if row.verdict == "same"}
     for metric in [metric for metric in TELLING if metric in rows][:MAX_TICKS]:
@@ -397,7 +418,7 @@ def _choose_rows(record: ComparisonRecord, row: MetricDiff | None) -> tuple[tupl
     """
     judged = [one for one in record.rows if one.verdict not in ("same", NOT_JUDGED) and one.metric != "end"]
     judged.sort(key=lambda one: (one is not row, WORST_FIRST.index(one.verdict), one.group == "maxview"))
-    time = next((one for one in judged if one.metric in PER_STEP), None)
+    time = find_time_row(judged, record.verdict)
     shown = [one for one in judged if one is time or one.metric not in PER_STEP][:MAX_ROWS]
     if outcome_of(record) not in ("same", "died"):
         shown += [one for one in record.rows if one.metric == "loss_per_step" and one.verdict == "same"]
@@ -424,8 +445,11 @@ def brief_row(row: MetricDiff) -> BriefRow:
 
 
 def short_title(row: MetricDiff) -> str:
-    """Return the row's title, without the level of the step time that decides most often."""
-    return visible(row.title).removesuffix(", steady")
+    """Return the row's title; of a step time of runs, it names these instead of the level of the steps."""
+    title = visible(row.title)
+    if row.metric != STEP_TIME.name:
+        return title
+    return title.removesuffix(", steady").replace("Step time", "Step time of runs", 1)
 
 
 def _tell_death(record: ComparisonRecord, arm: ArmSummary, sentence: str) -> Death:

@@ -28,6 +28,7 @@ def describe_arms(record: ComparisonRecord) -> list[NamedArm]:
         commit = "" if version is not None and version.changed else (arm.commit or "")[:9]
         subjects = {commit.sha[:9]: commit.subject for commit in record.commits.get(arm.name, ())}
         subject = version.subject if version is not None else subjects.get(commit, "")
+        subject = "" if version is not None and version.changed else subject  # of its HEAD: a note names it
         name = visible(version.name if version is not None else arm.ref)
         named.append(NamedArm(side, name, "" if name == commit else visible(commit), visible(subject)))
     return named
@@ -56,10 +57,10 @@ def _describe(arms: Sequence[str], code: Mapping[str, CodeVersion]) -> Iterator[
         return
     distance = f": {describe_distance(*versions)}" if len(versions) == 2 else ""
     yield " → ".join(visible(version.short) for version in versions) + distance
-    width = max(len(version.name.partition(" + ")[0]) for version in versions)
-    for version in versions:
-        name = version.name.partition(" + ")[0]
-        yield f"{visible(name):{width}}  {visible(_cut(version.subject))}"
+    commits = [version for version in versions if not version.changed]
+    width = max((len(version.name) for version in commits), default=0)
+    for version in commits:
+        yield f"{visible(version.name):{width}}  {visible(_cut(version.subject))}"
     yield from _note(versions)
 
 
@@ -74,7 +75,8 @@ def _note(versions: Sequence[CodeVersion]) -> Iterator[str]:
         if version.changed:
             listed = ", ".join(version.changed[:MAX_FILES])
             more = len(version.changed) - MAX_FILES
-            yield visible(f"not committed: {listed}" + (f" and {more} more" if more > 0 else ""))
+            listed += f" and {more} more" if more > 0 else ""
+            yield visible(f"not committed, on {version.head[:9]} {_cut(version.subject)}: {listed}")
 
 
 def _cut(subject: str) -> str:
@@ -89,7 +91,7 @@ def describe_distance(left: CodeVersion, right: CodeVersion) -> str:
         return "their distance is not known"
     commits = counted(right.ahead, "commit")
     if left.ahead:
-        commits += f", and {left.ahead:,} only on {left.name.partition(' + ')[0]}"
+        commits += f", and {left.ahead:,} only on {left.name}"
     if not right.different:
         return f"{commits}, no file differs"
     files = counted(len(right.different), "file")

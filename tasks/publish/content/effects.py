@@ -23,7 +23,7 @@ class DrawnEffect(Frozen):
     band: tuple[float, float]  # x and width of the band of allowed changes; of no width if unknown
     words: str  # tooltip
     width: float  # of the axis
-    ends: tuple[str, str] = ("", "")  # labels at the left and the right end of the axis
+    ends: tuple[str, str] = ("", "")  # labels below the left and the right end of the axis
     beyond: str = ""  # "→" or "←" if the effect lies beyond an end of the axis and this is shown; else empty
 
 
@@ -72,9 +72,8 @@ def _changes(row: MetricDiff) -> list[float]:
 
 
 def _draw(row: MetricDiff, changes: Sequence[float], reach: float) -> DrawnEffect:
-    furthest = 100 * _threshold(row) * reach  # the change at the right end, in percent
-    digits = ".0f" if abs(furthest) >= 100 else ".2g"  # no exponent
+    allowed = 100 * abs(_threshold(row))
+    shown = f"±{allowed:{'.0f' if allowed >= 100 else '.2g'}} % allowed"  # no exponent
     words = f"the threshold, in grey, is ±{100 * abs(_threshold(row)):.2g} %; worse is right"
     drawn = draw_effect(changes[0], changes[1:], 1.0, reach, width=WIDTH, words=words)
-    ends = (f"{-furthest:+{digits}} %", f"{furthest:+{digits}} % worse →")
-    return drawn.model_copy(update={"ends": ends})
+    return drawn.model_copy(update={"ends": (shown, "worse →")})

@@ -95,6 +95,20 @@ FAMILIES: dict[str, frozenset[str]] = {
 RUN = "Run"  # the group of all other rows
 
 
+def without_sides(record: ComparisonRecord) -> ComparisonRecord:
+    """Return the record as it is shown: where the two cannot be compared, no row is better or worse; it differs."""
+    if record.has_died or not any(finding.effect == "blocks" for finding in record.findings):
+        return record
+    reason = "the two cannot be compared, so neither side is better"
+    rows = (
+        row.model_copy(update={"verdict": "changed", "reason": f"{reason}; {row.reason}"})
+        if row.verdict in ("regressed", "improved")
+        else row
+        for row in record.rows
+    )
+    return record.model_copy(update={"rows": tuple(rows)})
+
+
 def list_rows_to_explain(record: ComparisonRecord) -> list[MetricDiff]:
     """Return the rows whose verdict is neither `same` nor `not judged`; these need a reason."""
     return [row for row in record.rows if row.verdict not in ("same", NOT_JUDGED)]

@@ -15,6 +15,7 @@ from tasks.publish.content.verdict_words import (
     name_verdict,
     tell_verdict,
     threshold_text,
+    without_sides,
 )
 from tasks.publish.markdown.elements import MAX_TEXT_LENGTH, draw_table, escape_markdown
 from tasks.records import ComparisonRecord, MetricDiff
@@ -39,6 +40,7 @@ def summary_markdown(record: ComparisonRecord, page: str = "") -> str:
         f"# {tell_verdict(record)}: {_md(brief.title)}",
         f"**{_md(brief.sentence)}** {_md(f'{brief.sure} {brief.not_tried}'.strip())}".strip(),
     ]
+    head += [f"**{_md(brief.gate)}**"] if brief.gate else []
     if page.startswith(("http://", "https://")):
         head.insert(0, f"[The page]({page})")
     step = brief.next_step
@@ -81,7 +83,7 @@ def _rows(brief: Brief) -> str:
 
 def artifact_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
     """Return one row per metric of all comparisons, the worst first, for a table artifact; every value is a string."""
-    pairs = [(record, row) for record in records for row in record.rows]
+    pairs = [(record, row) for record in map(without_sides, records) for row in record.rows]
     pairs.sort(key=lambda pair: WORST_FIRST.index(pair[1].verdict))
     return [_table_row(record, row) for record, row in pairs]
 

@@ -10,16 +10,17 @@ from pathlib import Path
 
 from jinja2 import Environment
 
+from tasks.diff.next_step import PER_STEP, find_time_row
 from tasks.diff.suggested_commands import repeat_command
 from tasks.metrics.result_metrics import END
-from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content import verdict_words
 from tasks.publish.content.amounts import show_seconds
 from tasks.publish.content.array_tables import count_roles, describe_counts, list_arrays
-from tasks.publish.content.brief import PER_STEP, Brief, find_frame, make_brief, short_title
+from tasks.publish.content.brief import find_frame, make_brief, short_title
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.content.compared_code import describe_arms, describe_notes
 from tasks.publish.content.compared_facts import compare_facts
+from tasks.publish.content.edits import list_edits
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
 from tasks.publish.content.row_values import name_unit, show_sides, show_values
@@ -61,6 +62,7 @@ def write_page(
 
     Raises StoreError if a file cannot be written.
     """
+    record = verdict_words.without_sides(record)
     known, sides = runs or {}, verdict_words.sides_of(record)
     first = [known.get(f"{arm.name}/{arm.runs[0]}") if arm.runs else None for _, arm in sides]
     logs = Logs(record, log_lines, folder)
@@ -93,7 +95,7 @@ def write_page(
             notes=describe_notes(record),
             picture=(picture := draw_picture(record)),
             shown=None if picture else draw_bars(record),
-            groups=(groups := _fold_levels(record, brief)),
+            groups=(groups := _fold_levels(record)),
             tally=Counter(row.verdict for rows in groups.values() for row, _ in rows),
             first_curve=first_curve,
             logs=logs,
@@ -105,7 +107,7 @@ def write_page(
             differences=list_differences(*first),
             own_lines={side: logs.unique(side) for side in logs.by_side} if logs.have_lines_of_both else {},
             most_lines=MAX_LINES,
-            edits={side: edit for side, arm in sides if (edit := record.code.get(arm.name)) and edit.changed},
+            edits=list_edits(record),
             commits=_commits_command(record),
             most_commits=MAX_COMMITS,
             figures=figures,
@@ -121,14 +123,13 @@ def write_page(
     return page
 
 
-def _fold_levels(record: ComparisonRecord, brief: Brief) -> dict[str, list[tuple[MetricDiff, list[MetricDiff]]]]:
+def _fold_levels(record: ComparisonRecord) -> dict[str, list[tuple[MetricDiff, list[MetricDiff]]]]:
     """Return heading → rows, each with the rows that its details show: one row has all levels of the step time.
 
     The row of a death is left out, because the first screen tells it.
     """
-    times = [row for row in record.rows if row.metric in PER_STEP]
-    order = verdict_words.WORST_FIRST
-    times.sort(key=lambda row: (row is not brief.row, order.index(row.verdict), row.metric != STEP_TIME.name))
+    first = find_time_row(record.rows, record.verdict)
+    times = sorted((row for row in record.rows if row.metric in PER_STEP), key=lambda row: row is not first)
     left_out = [*times[1:], *(row for row in record.rows if row.metric == END.name)]
     groups = {
         name: [(row, times[1:] if row in times else []) for row in rows if row not in left_out]

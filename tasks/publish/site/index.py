@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError, field_serializer, field_validator
 
 from configs.frozen import Frozen
-from tasks.metrics.time_metrics import STEP_TIME
+from tasks.diff.next_step import find_time_row
 from tasks.publish.markdown.night import night_headline
 from tasks.records import ComparisonRecord, NightRecord, Verdict
 from tasks.records.night import StoredChange
@@ -238,7 +238,7 @@ def place_newest(index: StoreIndex, results: Iterable[IndexedComparison]) -> Sto
 
 def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     """Return the result of a comparison as the index contains it."""
-    row = next((row for row in record.rows if row.metric == STEP_TIME.name), None)
+    row = find_time_row(record.rows, record.verdict)
     allowed = abs(row.threshold / row.baseline) if row and row.threshold is not None and row.baseline else None
     low, high = (_round(row.effect_low), _round(row.effect_high)) if row else (None, None)
     return IndexedComparison(

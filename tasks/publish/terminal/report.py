@@ -38,6 +38,7 @@ from tasks.publish.content.verdict_words import (
     sides_of,
     threshold_text,
     unbroken,
+    without_sides,
 )
 from tasks.publish.terminal.typed_command import as_typed
 from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
@@ -106,6 +107,7 @@ def render_brief(
     lines[0].stylize("default not bold", len(head))
     lines += _fold(f"{brief.sentence} {brief.sure}".rstrip(), width)
     lines += _fold(brief.not_tried, width) if brief.not_tried else []
+    lines += _fold(brief.gate, width) if brief.gate else []
     if brief.ticks:
         ticks = "   ".join(f"{OUTCOMES[tick.word].sign} {tick.text}".replace(" ", GLUE) for tick in brief.ticks)
         lines += [Text(), *(Text(line.plain.replace(GLUE, " ")) for line in _fold(ticks, width))]
@@ -123,7 +125,13 @@ def render_brief(
     lines += _rows(brief, width)
     if brief.more and not full:
         lines.append(Text(f"  {brief.more} (--full)", style="dim"))
-    return [*lines, Text(), *_fold(shorten(brief.why, MAX_WHY), width, "why")]
+    lines += [Text(), *_fold(shorten(brief.why, MAX_WHY), width, "why")]
+    indent = 8 if brief.why else 2
+    styles = {"+": "green", "-": "red"}
+    return [
+        *lines,
+        *(Text(" " * indent + _cut(line, width - indent), style=styles.get(line[0], "dim")) for line in brief.edit),
+    ]
 
 
 def _fold(text: str, width: int, label: str = "", style: str = "") -> list[Text]:
@@ -167,6 +175,7 @@ def _cut(text: str, length: int) -> str:
 
 def render_details(record: ComparisonRecord) -> RenderableType:
     """Return everything that the brief leaves out: both arms, findings, all rows, reasons, programs, checkpoints."""
+    record = without_sides(record)
     parts: list[RenderableType] = [Text()]
     parts += [Text(line, style="dim", overflow="fold") for line in describe_code(record)]
     facts = compare_facts(record)

@@ -180,6 +180,8 @@ class Trainer(Frozen):
     @classmethod
     def label_run(cls, plan: RunPlan, commit: str | None) -> str:
         """Return the name of a run's arm and its version, for display."""
+        if plan.version is not None and plan.version.changed and not plan.aa:
+            return plan.version.name  # git knows no commit of it
         return f"{plan.arm if plan.aa else plan.ref or plan.arm} · {cls.name_version(plan, commit)}"
 
     @classmethod

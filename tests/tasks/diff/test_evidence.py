@@ -50,6 +50,15 @@ def test_a_measurement_that_is_read_again_is_kept_once(directory: ComparisonDire
     assert [one.time for one in read_kept(directory).measurements if one.time is not None].count(LONG) == 1
 
 
+def test_other_words_for_a_result_are_no_new_measurement(directory: ComparisonDirectory) -> None:
+    keep(directory, function=PROVED)
+    keep(directory, function=PROVED.model_copy(update={"sentence": "the same function"}))
+    keep(directory, function=PROVED.model_copy(update={"gap": 2e-15}))
+    keep(directory, function=NOT_EVALUATED)
+    keep(directory, function=NOT_EVALUATED.model_copy(update={"sentence": "not evaluated: NaN"}))
+    assert len(read_kept(directory).measurements) == 4
+
+
 @pytest.mark.parametrize(("limit_s", "is_kept"), [(60.0, True), (300.0, True), (301.0, False)])
 def test_turns_are_measured_again_only_for_longer(limit_s: float, is_kept: bool) -> None:
     kept = Kept(measurements=(Measurement(kind="time", made="", time=LONG),))

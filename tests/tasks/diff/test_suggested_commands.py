@@ -148,13 +148,12 @@ def test_a_regression_between_two_refs_with_several_commits_suggests_a_bisection
     diverged = between.model_copy(
         update={"commits": dict.fromkeys((regressed.baseline.name, regressed.candidate.name), commits)}
     )
-    tree = CodeVersion(name="x + 1 changed file", sha="b" * 40, subject="", changed=("a",))
+    tree = CodeVersion(name="your tree (a)", sha="b" * 40, subject="", changed=("a",))
     edited = plans[0], plans[1].model_copy(update={"version": tree, "ref": tree.name})
-    words = shlex.split(
-        command_of(suggest_next(between, edited, cases=1))
-    )  # a bisection sees commits only, and the name cannot be typed
-    assert "bisect" not in words
-    assert words[words.index("--branch") + 1] == "bbbbbbbbb"
+    words = shlex.split(command_of(suggest_next(between, edited, cases=1)))
+    assert (words[0], words[-2:]) == ("git", ["diff", "HEAD"])  # a bisection sees commits only
+    same_tree = shlex.split(command_of(suggest_next(same, edited, cases=1)))
+    assert same_tree[same_tree.index("--branch") + 1] == "."  # git knows no commit of it
     for record in (alone, same, diverged):  # one commit is the culprit; nothing regressed; no commits are known
         assert "bisect" not in command_of(suggest_next(record, plans, cases=1))
 

@@ -198,7 +198,7 @@ def test_a_reused_run_has_the_names_of_the_present_request(
     """The same files, first compared as a working tree, then as a commit."""
     edit, committed = "1" * 40, "2" * 40
     version = CodeVersion(name="feature", sha=committed, subject="the edit")
-    before = make_plan("", tree="t", commit=edit, ref="feature + 1 changed file", arm="branch")
+    before = make_plan("", tree="t", commit=edit, ref="your tree (a.py)", arm="branch")
     plan = before.model_copy(update={"commit": committed, "ref": "feature", "version": version})
     record = build_record(before, directory, reading_of(0), ()).model_copy(
         update={"program": {"trainer": {"commit": edit, "source": "s"}}}

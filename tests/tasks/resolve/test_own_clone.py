@@ -50,7 +50,7 @@ def test_the_clone_that_one_stands_in(
     assert (trainer.ref, trainer.commit) == ("feat/x", run_git("rev-parse", "feat/x"))
     assert trainer.repository == str(repository)  # later commands name it
     (repository / "model" / "train.py").write_text("print('three')\n")
-    assert compare().ref == "feat/x + 1 changed file"
+    assert compare().ref == "your tree (train.py)"
     assert find_span(BisectOptions(good="main", bad="feat/x")).repository == str(repository)
 
 

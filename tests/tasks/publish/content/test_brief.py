@@ -20,7 +20,7 @@ from tasks.publish.content.row_values import show_percent, show_sides, show_valu
 from tasks.records import CodeLine, ComparisonRecord, Explanation, Finding, Floor, FunctionComparison, MetricDiff
 from tasks.records.function import ResultGap
 from tasks.records.observation import Root, TensorComparison
-from tasks.records.text import show_number
+from tasks.records.text import show_interval, show_number
 from tests.wording.sentences import Wording
 
 type MakeRow = Callable[..., MetricDiff]
@@ -67,9 +67,39 @@ def test_the_brief_has_the_rows_that_differ_and_counts_the_others(
 ) -> None:
     words = ["same", "not judged", "changed", "regressed", "same"]
     rows = [make_row(f"m{n}", f"M {n}", ("1", "2", "1"), word, "") for n, word in enumerate(words)]
-    brief = make_brief(record_002.model_copy(update={"rows": tuple(rows), "verdict": "regressed"}))
+    update = {"rows": tuple(rows), "verdict": "regressed", "findings": ()}
+    brief = make_brief(record_002.model_copy(update=update))
     assert [row.metric for row in brief.rows] == ["m3", "m2"]
     assert brief.more.startswith("3 more")
+
+
+def test_no_side_is_better_where_the_two_cannot_be_compared(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    words = ["regressed", "improved", "changed", "unknown", "same"]
+    rows = [make_row(f"m{n}", f"M {n}", ("1", "2", "1"), word, "") for n, word in enumerate(words)]
+    assert any(finding.effect == "blocks" for finding in record_002.findings)
+    blocked = record_002.model_copy(update={"rows": tuple(rows), "verdict": "unknown"})
+    assert {row.verdict for row in make_brief(blocked).rows} == {"changed", "unknown"}
+    assert [row.verdict for row in blocked.rows] == words  # the record keeps its words
+
+
+def test_an_interval_from_half_to_double_tells_nothing(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    row = make_row("step_time_s", "Step time, steady", ("0.1", "0.1", "0"), "unknown", "", better="lower", effect=0.09)
+    record = record_002.model_copy(update={"verdict": "unknown", "findings": ()})
+    for low, high, is_told in ((-0.888, 10.933, False), (-0.4, 10.933, True), (-0.888, 0.9, True)):
+        shown = row.model_copy(update={"effect_low": low, "effect_high": high})
+        assert ("%" in tell_certainty(record, shown)) == is_told
+        assert ("…" in show_interval(0.09, low, high)) == is_told
+
+
+def test_a_floor_that_does_not_hold_is_no_cross_beside_same(record_002: ComparisonRecord) -> None:
+    floors = (
+        Floor(name="same program", holds=False, evidence="they differ"),
+        Floor(name="same function", holds=True, evidence="in float64"),
+    )
+    brief = make_brief(record_002.model_copy(update={"verdict": "same", "findings": (), "floors": floors}))
+    assert [(tick.word, tick.text) for tick in brief.ticks] == [
+        ("not judged", "another program"), ("improved", "same function")
+    ]  # fmt: skip
 
 
 def undecided(record: ComparisonRecord, make_row: MakeRow) -> ComparisonRecord:

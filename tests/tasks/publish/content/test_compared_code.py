@@ -13,7 +13,7 @@ from tests.wording.sentences import Wording
 
 MAIN = CodeVersion(name="main", sha="1" * 40, subject="a baseline", ahead=0, different=("a", "b", "c"), read=2)
 EDITED = CodeVersion(
-    name="feature + 2 changed files", sha="2" * 40, head="3" * 40, subject="a feature", changed=("a", "b"), ahead=4,
+    name="your tree (a and 1 more)", sha="2" * 40, head="3" * 40, subject="a feature", changed=("a", "b"), ahead=4,
     different=("a", "b", "c"), read=2,
 )  # fmt: skip
 
@@ -25,8 +25,8 @@ def describe(record: ComparisonRecord, left: CodeVersion | None, right: CodeVers
 
 def test_a_working_tree_beside_a_branch(record_002: ComparisonRecord, wording: Wording) -> None:
     first, *others = describe(record_002, MAIN, EDITED)
-    assert others == ["main     a baseline", "feature  a feature", "not committed: a, b"]
-    assert re.findall(r"\d+", first) == ["111111111", "333333333", "2", "4", "3", "2"]
+    assert others == ["main  a baseline", "not committed, on 333333333 a feature: a, b"]
+    assert re.findall(r"\d+", first) == ["111111111", "1", "4", "3", "2"]
     wording("parts", first)
 
 
@@ -59,12 +59,12 @@ def test_changes_that_are_not_compared_are_mentioned(record_002: ComparisonRecor
     assert " 2 changed files" in last
     wording("parts", last)
     base = MAIN.model_copy(update={"left_out": 2})  # on main with edits, which the other arm has
-    assert len(describe(record_002, base, EDITED)) == 4
+    assert len(describe(record_002, base, EDITED)) == 3
 
 
 def test_a_long_subject_is_cut(record_002: ComparisonRecord) -> None:
     left = MAIN.model_copy(update={"subject": "x" * 71})
-    assert describe(record_002, left, EDITED)[1] == f"main     {'x' * 67}…"
+    assert describe(record_002, left, EDITED)[1] == f"main  {'x' * 67}…"
 
 
 def test_a_hash_is_not_shown_twice() -> None:
@@ -77,6 +77,6 @@ def test_the_report_begins_with_it(record_002: ComparisonRecord, hostile: str) -
     console = Console(width=80, file=StringIO())
     console.print(render_details(record_002.model_copy(update={"code": code})))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert lines[1].startswith("main 111111111 → feature 333333333 + 2 changed files")
+    assert lines[1].startswith("main 111111111 → your tree (a and 1 more)")
     assert "\x1b" not in "".join(lines)
     assert not describe_code(record_002)  # logs name no versions

@@ -490,16 +490,17 @@ def test_the_diff_of_a_working_tree_is_kept(
     tmp_path: Path, record_002: ComparisonRecord, hostile: str, wording: Wording
 ) -> None:
     edited = CodeVersion(
-        name="feature + 1 changed file", sha="2" * 40, head="3" * 40, subject="a feature", changed=("a.py",),
+        name="your tree (a.py)", sha="2" * 40, head="3" * 40, subject="a feature", changed=("a.py",),
         diff=f"-one\n+{hostile}",
     )  # fmt: skip
     root = read(write_page(record_002.model_copy(update={"code": {record_002.candidate.name: edited}}), tmp_path,
                            log_lines={}))  # fmt: skip
     shown = root.one("details", id="d-edits-candidate")
-    assert shown.one("summary").text.endswith("candidate, to its commit 333333333: a.py")
+    assert shown.one("summary").text.startswith("a.py")
+    assert "not in 333333333" in root.one("section", id="change").text
     wording("parts", shown.one("summary").text)
     assert shown.one("pre").text.split() == ["-one", *f"+{visible(hostile)}".split()]
-    assert "feature + 1 changed file a feature" in " ".join(root.one("ul", id="compared").text.split())
+    assert "your tree (a.py)" in " ".join(root.one("ul", id="compared").text.split())
     assert ("3" * 40) in root.one("details", id="d-commits").text  # the user's clone lacks the other commit
 
 

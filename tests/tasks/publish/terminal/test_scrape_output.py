@@ -69,7 +69,9 @@ def test_the_error_of_a_run_that_died(logs: Any) -> None:
     )
     (run,) = json.loads("".join(json_text(scrape_text(data, name="x"))))["runs"]
     place = {"line": 4, "offset": data.index(b"ValueError")}
-    assert run["error"] == {"type": "ValueError", "message": "no", **place, "kind": "other", "why": "", "detail": ""}
+    assert run["error"] == {
+        "type": "ValueError", "message": "no", **place, "kind": "other", "why": "", "detail": "", "place": ""
+    }  # fmt: skip
     assert run["fate"] == "other"
 
 

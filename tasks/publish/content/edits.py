@@ -1,0 +1,78 @@
+"""Shows the uncommitted changes of a working tree: the lines of its diff, and which of them ran."""
+
+import re
+from collections.abc import Iterator
+
+from configs.frozen import Frozen
+from tasks.records import CodeVersion, ComparisonRecord
+from tasks.records.text import visible
+
+FOLDED = 40  # lines of a diff; a longer one is folded on the page
+SHOWN = 6  # changed lines in a terminal
+HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+
+
+class EditLine(Frozen):
+    """A line of a diff."""
+
+    text: str
+    kind: str  # "added", "removed", "context", "file" or "hunk"
+    ran: bool | None = None  # whether it was executed; None: unknown, or no code
+
+
+class Edit(Frozen):
+    """The uncommitted changes of one side."""
+
+    side: str
+    version: CodeVersion
+    lines: tuple[EditLine, ...]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the page folds it."""
+        return len(self.lines) > FOLDED
+
+
+def list_edits(record: ComparisonRecord) -> list[Edit]:
+    """Return the uncommitted changes of each side that is a working tree."""
+    sides = (("baseline", record.baseline), ("candidate", record.candidate))
+    found = ((side, record.code.get(arm.name)) for side, arm in sides)
+    return [
+        Edit(side=side, version=version, lines=tuple(read_diff(record, side, version)))
+        for side, version in found
+        if version is not None and version.changed
+    ]
+
+
+def read_diff(record: ComparisonRecord, side: str, version: CodeVersion) -> Iterator[EditLine]:
+    """Yield the lines of a version's diff, with the mark of *Changed code* on those that the comparison lists."""
+    listed = record.coverage.listed if record.coverage is not None else ()
+    ran: dict[tuple[str, str, int], bool] = {(one.side, one.file, one.line): one.ran for one in listed}
+    other = "baseline" if side == "candidate" else "candidate"
+    file, old, new = "", 0, 0
+    for line in version.diff.split("\n") if version.diff else ():
+        if hunk := HUNK.match(line):
+            old, new = int(hunk[1]), int(hunk[2])
+            yield EditLine(text=visible(line), kind="hunk")
+        elif old == new == 0 or line.startswith("diff --git "):
+            file = line.removeprefix("+++ b/") if line.startswith("+++ b/") else file
+            old = new = 0
+            yield EditLine(text=visible(line), kind="file")
+        elif line.startswith("+"):
+            yield EditLine(text=visible(line), kind="added", ran=ran.get((side, file, new)))
+            new += 1
+        elif line.startswith("-"):
+            yield EditLine(text=visible(line), kind="removed", ran=ran.get((other, file, old)))
+            old += 1
+        else:
+            yield EditLine(text=visible(line), kind="context")
+            old, new = old + 1, new + 1
+
+
+def shorten_edit(edit: Edit) -> list[str]:
+    """Return up to SHOWN changed lines, each without its indentation; the last one tells how many more there are."""
+    changed = [f"{line.text[0]} {line.text[1:].strip()}" for line in edit.lines if line.kind in ("added", "removed")]
+    changed = [line for line in changed if line[1:].strip()]
+    if len(changed) <= SHOWN:
+        return changed
+    return [*changed[: SHOWN - 1], f"… {len(changed) - SHOWN + 1} more lines: git diff"]

@@ -1,0 +1,104 @@
+"""How long a step takes is one number on every surface, in every comparison of the example site."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tasks.diff.arms import ArmRuns
+from tasks.diff.compare_runs import conclude
+from tasks.diff.next_step import PER_STEP, find_time_row
+from tasks.ingest.example_logs import example_pairs
+from tasks.publish.content.brief import make_brief
+from tasks.publish.content.row_values import show_percent
+from tasks.publish.markdown.artifacts import summary_markdown
+from tasks.publish.page.write_page import write_page
+from tasks.publish.site.index import index_comparison
+from tasks.publish.terminal.report import render_brief
+from tasks.records import ComparisonRecord
+from tasks.services.prefect_ui import tell_outcomes
+from tests.wording.surfaces import compare_pair_of
+
+PERCENT = r"([+-]?[\d.,]+ %|under [\d.]+ %)"
+# a row or a headline: "Step time of runs  80.0 → 93.5 ms  +16.9 %"; a sentence: "16.9 % slower per step"
+NAMED = re.compile(rf"\b(?:Step time|CPU time)[^|;%()]*?(?:\|[^|%]*\|\s*|\s){PERCENT}")
+SAID = re.compile(rf"{PERCENT} (?:slower|quicker) per")
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[ComparisonRecord]:
+    return [compare_pair_of(pair, tmp_path_factory.mktemp("logs")) for pair in example_pairs()]
+
+
+def numbers_in(text: str) -> set[str]:
+    """The percentages of step times in a text, without their signs."""
+    text = " ".join(text.replace("\u00a0", " ").replace("\\", "").split())
+    return {found.lstrip("+-") for pattern in (NAMED, SAID) for found in pattern.findall(text)}
+
+
+def test_the_example_has_times_that_differ_and_times_that_do_not(records: list[ComparisonRecord]) -> None:
+    words = [row.verdict for record in records if (row := find_time_row(record.rows, record.verdict))]
+    assert len(records) == len(words) > 20
+    assert {"same", "regressed"} <= set(words)
+
+
+def with_other_times(record: ComparisonRecord) -> ComparisonRecord:
+    """The record with the program's time and the processor's time beside the runs' time, by other numbers."""
+    row = next(row for row in record.rows if row.metric == "step_time_s")
+    others = [
+        row.model_copy(
+            update={
+                "metric": name,
+                "title": title,
+                "effect": effect,
+                "effect_text": f"{100 * effect:+.1f} % (-1.0 … +9)",
+            }
+        )
+        for name, title, effect in (
+            ("program_step_s", "Step time of the program", 0.0666),
+            ("step_cpu_time_s", "CPU time per step", 0.0777),
+        )
+    ]
+    return record.model_copy(update={"rows": (*others, *record.rows)})
+
+
+@pytest.mark.parametrize("metric", PER_STEP)
+def test_a_headline_has_one_number(metric: str, records: list[ComparisonRecord]) -> None:
+    record = with_other_times(next(one for one in records if one.verdict == "regressed" and not one.has_died))
+    arms = (ArmRuns(name="a", label="main", runs=()), ArmRuns(name="b", label="x", runs=()))
+    rows = [row.model_copy(update={"verdict": "regressed"}) for row in record.rows if row.metric in PER_STEP]
+    rows.sort(key=lambda row: row.metric != metric)  # in any order
+    _, headline = conclude(arms, (), rows, ())
+    shown = find_time_row(rows, "regressed")
+    assert shown is not None
+    assert re.findall(PERCENT, headline) == [show_percent(shown)]
+
+
+def test_every_surface_has_the_same_number(records: list[ComparisonRecord], tmp_path: Path) -> None:
+    seen = 0
+    for number, record in enumerate([*records, *map(with_other_times, records)]):
+        row = find_time_row(record.rows, record.verdict)
+        assert row is not None
+        shown = show_percent(row).lstrip("+-")
+        surfaces = {
+            "terminal": "\n".join(line.plain for line in render_brief(record, 200, bars=False)),
+            "markdown": summary_markdown(record),
+            "json": json.loads(record.model_dump_json())["headline"],
+            "prefect": tell_outcomes([record]),
+            "brief": make_brief(record).sentence,
+        }
+        page = write_page(record, tmp_path / str(number), log_lines={}).read_text()
+        title = re.search(r'<h1 id="headline"[^>]*>(.*?)</h1>', page)
+        assert title is not None
+        surfaces["page"] = title[1]
+        rows = [name for name in PER_STEP if re.search(rf'<tr [^>]*id="m-{name}"', page)]
+        assert rows == [row.metric]
+        for name, text in surfaces.items():
+            found = numbers_in(text)
+            assert found <= {shown}, (record.case, name, text)
+            seen += len(found)
+        assert index_comparison(record).effect == (
+            None if row.effect is None else pytest.approx(row.effect, rel=0.01, abs=1e-4)
+        )
+    assert seen > 40
