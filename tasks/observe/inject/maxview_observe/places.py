@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from types import FrameType
 from typing import Any
 
 # Files of Python, JAX and packages around JAX. Their frames are skipped: the place is the trainer's calling line.
@@ -28,7 +29,7 @@ def place_of_equation(equation: Any) -> list[Any]:
 
 def place_of_caller() -> list[Any]:
     """Return the fields of `place_of_equation` of the innermost running frame outside of libraries."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if not LIBRARIES.search(frame.f_code.co_filename):
             code = frame.f_code
