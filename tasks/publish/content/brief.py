@@ -311,9 +311,11 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if blocking:
         found = visible(blocking[0])
         return "" if found in visible(record.headline) else found
+    programs = [floor.evidence for floor in record.floors if floor.name == "same program" and floor.holds is False]
+    if row.metric == FUNCTION.name and record.function is not None and record.function.is_beyond_run and programs:
+        return first_clauses(visible(programs[0]))  # no tensor of the recorded steps differs
     if row.metric == FUNCTION.name or (row.metric == PROGRAM_TIME.name and row.effect is None):  # not measured
         return visible(row.reason)
-    programs = [floor.evidence for floor in record.floors if floor.name == "same program" and floor.holds is False]
     return first_clauses(visible(programs[0] if programs and row.verdict == "unknown" else row.reason))
 
 
