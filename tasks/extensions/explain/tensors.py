@@ -180,9 +180,18 @@ def _order(left: Divergence, right: Divergence, n: int) -> float:
 
 
 def different_results(observations: Sequence[Observation]) -> tuple[str, ...]:
-    """Return the meanings of the compiled steps' results that differ between the arms."""
-    left, right = ({(item.role, item.meaning): item.digest for item in found.results} for found in observations)
+    """Return the meanings of the compiled steps' results that differ between the arms.
+
+    The result that is an argument of the next call has the argument's meaning: of flat lists, `0.13` tells nothing.
+    """
+    left, right = map(_name_results, observations)
     return tuple(meaning[1] for meaning in left if meaning in right and left[meaning] != right[meaning])
+
+
+def _name_results(observation: Observation) -> dict[tuple[str, str], str | None]:
+    fed = zip(observation.arguments, observation.feeds or (), strict=False)
+    named: dict[int, tuple[str, str]] = {place: (one.role, one.meaning) for one, place in fed if place is not None}
+    return {named.get(n, (one.role, one.meaning)): one.digest for n, one in enumerate(observation.results)}
 
 
 def _versions(observations: Sequence[Observation], names: tuple[str, str]) -> list[str]:

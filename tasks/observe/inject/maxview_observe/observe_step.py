@@ -112,7 +112,9 @@ class StepObserver:
         first, last = self.settings.profile or (None, 0)
         if number == 0:
             self.inspect_call(call)
-        elif number < self.batches_end:
+        elif number == 1:
+            self.note_feeds(call)
+        if 0 < number < self.batches_end:
             with self.guarded("the batch cannot be stored"):
                 self.store_batch(call, number)
         if number == self.settings.evaluated and self.is_whole:
@@ -151,15 +153,17 @@ class StepObserver:
             self.finish()
         return results
 
+    def note_feeds(self, call: Call) -> None:
+        """Note which arguments of the second call are results of the first."""
+        places = {id(result): place for place, result in enumerate(self.results)}
+        self.record["feeds"] = [places.get(id(leaf)) for leaf in call.leaves]
+        self.results = []
+
     def store_batch(self, call: Call, number: int) -> None:
-        """Store the arguments that are no results of the previous call. The second call shows which are results.
+        """Store the arguments that are no results of the previous call.
 
         A slow step ends the storing: after MAX_BATCH_S seconds no batch but the first MIN_BATCHES is stored.
         """
-        if number == 1:
-            places = {id(result): place for place, result in enumerate(self.results)}
-            self.record["feeds"] = [places.get(id(leaf)) for leaf in call.leaves]
-            self.results = []
         names = [name for name, fed in zip(call.arguments, self.record["feeds"], strict=True) if fed is None]
         arrays = [leaf for leaf, fed in zip(call.leaves, self.record["feeds"], strict=True) if fed is None]
         if not all(map(bits.is_in_process, arrays)):

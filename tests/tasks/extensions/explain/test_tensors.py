@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -13,7 +14,7 @@ from tasks.experiments.observe_arm import observe_arm
 from tasks.extensions.explain.arm_values import ArmValues, Divergence
 from tasks.extensions.explain.explain_arms import ObservedArm, explain_observed
 from tasks.extensions.explain.tensor_rows import ObservedStep, TensorRow
-from tasks.extensions.explain.tensors import compare_tensors, find_roots
+from tasks.extensions.explain.tensors import compare_tensors, different_results, find_roots
 from tasks.observe.recorder import read_observation
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.records import Observation, RunPlan, TensorComparison
@@ -411,3 +412,16 @@ def test_operations_in_another_order_on_other_tensors_are_roots_of_their_own() -
     right = arm_of(("convert", ["arg", 1], "c"), ("transpose", ["row", 0], "d"))
     found = find_roots(Divergence(left, right), Divergence(right, left))
     assert {(one.root.operation, one.root.line) for one in found} == {("transpose", 1), ("convert", 1)}
+
+
+def test_a_result_without_a_name_has_that_of_the_argument_which_it_becomes() -> None:
+    def arm_of(*digests: str) -> Observation:
+        shown: dict[str, Any] = {"shape": (2,), "dtype": "float32"}
+        given = [ObservedArray(name=one, role="parameter", meaning=one, **shown) for one in ("up", "down", "x")]
+        made = [
+            ObservedArray(name=f"result[{n}]", role="data", meaning=str(n), digest=one, **shown)
+            for n, one in enumerate(digests)
+        ]
+        return Observation(arguments=tuple(given), results=tuple(made), feeds=(1, 0, None))
+
+    assert different_results((arm_of("a", "b", "c"), arm_of("a", "d", "e"))) == ("up", "2")
