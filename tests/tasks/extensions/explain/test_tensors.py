@@ -425,3 +425,24 @@ def test_a_result_without_a_name_has_that_of_the_argument_which_it_becomes() -> 
         return Observation(arguments=tuple(given), results=tuple(made), feeds=(1, 0, None))
 
     assert different_results((arm_of("a", "b", "c"), arm_of("a", "d", "e"))) == ("up", "2")
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_result_that_one_arm_returns_as_it_was_given_is_named_by_the_line_that_makes_it(swapped: bool) -> None:
+    """As statistics of a batch that the step computes, and then returns the old ones."""
+
+    def arm_of(name: str, origin: list[object]) -> ArmValues:
+        row = TensorRow(
+            "", "add", (["arg", 0],), "t.py", 7, "norm", "t.py", "", "float32[8]", 0, "{}", 1.0, 0.0, 1.0, 0, "new"
+        )
+        stats = ObservedArray(name="stats", role="parameter", meaning="mean", shape=(8,), dtype="float32")
+        made = stats.model_copy(update={"meaning": "0"})
+        observation = Observation(arm=name, arguments=(stats,), results=(made,), feeds=(0,))
+        return ArmValues(observation, ObservedStep([row], ["old"], [origin]))
+
+    arms = [arm_of("main", ["row", 0]), arm_of("branch", ["arg", 0])]
+    arms = arms[::-1] if swapped else arms
+    (found,) = find_roots(Divergence(arms[0], arms[1]), Divergence(arms[1], arms[0]))
+    assert (found.root.line, found.root.operation) == (7, "add")
+    assert found.root.sentence.endswith("main returns this as mean, branch its argument mean")
+    assert find_roots(Divergence(arms[0], arms[0]), Divergence(arms[0], arms[0])) == []
