@@ -47,7 +47,7 @@ from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.host_loops import COST as HOST_COST
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
 from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation
-from tasks.experiments.same_function import COST
+from tasks.experiments.same_function import say_cost_of_function
 from tasks.experiments.stand_in import find_stand_ins
 from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.ingest.run_record import adopt_run
@@ -368,7 +368,8 @@ def compare_functions_of(request: Request, runs: CaseRuns, store: Store) -> Func
     """
     if not wants_explanation(runs.comparison) or not bits_differ(runs):
         return None
-    EVENTS.put(Explaining(runs.case, f"the programs or their bits differ: do they compute one function? {COST}"))
+    cost = say_cost_of_function(store, runs.comparison, runs.case)
+    EVENTS.put(Explaining(runs.case, f"the programs or their bits differ: do they compute one function? {cost}"))
     try:
         with slice_of(runs.target):
             found: FunctionComparison = compare_functions_step(request, runs, store)
@@ -394,7 +395,8 @@ def compare_programs_of(
     """
     both = (plans[0], plans[1])
     limits = limits_of(plans[0].rules, cases=cases, limit_s=limit_s or INTERLEAVE_S)
-    costs = [COST if one == "function" else say_cost(limits) for one in sorted(only)]
+    of_function = say_cost_of_function(store, request.comparison, plans[0].case)
+    costs = [of_function if one == "function" else say_cost(limits) for one in sorted(only)]
     EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {'; '.join(costs)}"))
     with slice_of(plans[0].target):
         record: ComparisonRecord = experiments_step(both, request, only, limits, store, cases)

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,7 @@ from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.records import Observation, RunPlan
 from tasks.records.function import FunctionComparison
+from tasks.store import Store, StoreError
 from tasks.store.atomic import write_atomically
 
 PATIENCE_S = 900.0
@@ -23,10 +25,27 @@ ARRAYS = 12  # float64 arrays of the state's size that exist at once: both arms,
 COPIES = 4  # further ones on each device while a program runs: its arguments, results and temporaries
 RESULT, SETTINGS, OUTPUT = "function.json", "function-settings.json", "function.log"
 GIB = 1 << 30
-COST = (
-    "both arms are started for a few steps, which then run in float64: about half a minute for a tiny model, "
-    f"at most {PATIENCE_S / 60:.0f} minutes"
-)
+
+
+def say_cost_of_function(store: Store | None, comparison: str, case: str) -> str:
+    """Return the cost of `compare_functions` as text: measured in the newest comparison of this name and case.
+
+    store: with the earlier comparisons; None: it has none. The limit is named in any case.
+    """
+    last = f"{seconds:,.0f} s the last time, " if (seconds := _find_last_seconds(store, comparison, case)) else ""
+    limit = f"at most {PATIENCE_S / 60:.0f} minutes"
+    return f"both arms are started for a few steps, which then run in float64: {last}{limit}"
+
+
+def _find_last_seconds(store: Store | None, comparison: str, case: str) -> float:
+    """Return the seconds that float64 took in the newest comparison of this name and case; 0 if it is not known."""
+    every = store.comparisons() if store is not None else ()
+    named = [one for one in every if one.path.parts[-3:-1] == (comparison, case) and one.comparison.is_file()]
+    newest = max(named, key=lambda one: one.comparison.stat().st_mtime, default=None)
+    record = None
+    with suppress(StoreError):  # a damaged record names no cost
+        record = newest.read_comparison() if newest is not None else None
+    return record.function.seconds if record is not None and record.function is not None else 0.0
 
 
 def compare_functions(

@@ -30,7 +30,7 @@ def explain(
         A comparison's name, its page, or the folders of two runs.
     """
     from tasks.experiments.recordings import FOLDER
-    from tasks.experiments.same_function import COST, compare_functions
+    from tasks.experiments.same_function import compare_functions, say_cost_of_function
     from tasks.extensions.explain.explain_arms import explain_plans, say_cost_of_explanation
     from tasks.extensions.explain.repro_kit import write_kit_of
     from tasks.extensions.explain.subjects import find_subject
@@ -41,7 +41,8 @@ def explain(
     errors.print(say_cost_of_explanation(found.plans, None))
     function = found.record.function if found.record is not None else None
     if function is None:
-        errors.print(COST)
+        name, case = (found.record.comparison, found.record.case) if found.record is not None else ("", "")
+        errors.print(say_cost_of_function(found.store, name, case))
         function = compare_functions(found.plans, found.names, found.folder.parent / FOLDER, say=errors.print)
     explanation = explain_plans(found.plans, found.names, found.folder, function=function)
     explanation = explanation.model_copy(update={"function": function})

@@ -24,6 +24,7 @@ _WORD = re.compile(r"[A-Za-z_][\w-]*|\d+")
 # words with which a path inside a training state begins; before them is the name of the argument with the state
 _STATE = frozenset({"params", "model", "optimizer", "opt_state", "nnx_aux", *_COUNTERS})
 _MOMENT = re.compile(r"\.(?:mu|nu|trace)(?=\W|$)")  # fields of optax's states, also under an argument of any name
+_NUMBERED_MOMENT = re.compile(r"(?:\d+\.)+(?=(?:mu|nu|trace)\.)")
 _WRAPPED = ("inner_state", "inner_opt_state")  # hold the state of an optimizer that optax wraps: masked, MultiSteps
 _VALUE = ("value", "raw_value")
 _STAGES = "pipeline_module"  # holds MaxText's layers if they are in a pipeline
@@ -73,7 +74,10 @@ def meaning_of(argument: str) -> tuple[str, str]:
         return "random numbers", ".".join(words)
     begins = next((place for place, word in enumerate(words) if word in _STATE), None)
     if begins is not None:
-        return meaning_of_array(".".join(words[begins:]))
+        role, path = meaning_of_array(".".join(words[begins:]))
+        if role == "parameter" and (moment := _NUMBERED_MOMENT.match(path)):  # an optimizer's state named `model`
+            return "optimizer", path[moment.end() :]
+        return role, path
     if moment := _MOMENT.search(argument):
         return "optimizer", ".".join(_WORD.findall(argument[moment.start() :]))
     return "data", ".".join(words[1:] or words)

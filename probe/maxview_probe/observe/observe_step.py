@@ -113,7 +113,9 @@ class StepObserver:
         first, last = self.settings.profile or (None, 0)
         if number == 0:
             self.inspect_call(call)
-        elif number < self.batches_end:
+        elif self.results:
+            self.note_feeds(call)
+        if 0 < number < self.batches_end:
             with self.guarded("the batch cannot be stored"):
                 self.store_batch(call, number)
         if number == self.settings.evaluated and self.is_whole:
@@ -154,18 +156,22 @@ class StepObserver:
             self.finish()
         return results
 
+    def note_feeds(self, call: Call) -> None:
+        """Note which arguments of a call are results of the one before, for the first FEEDING_CALLS calls together.
+
+        Between the first two calls an evaluation may have written what a result would feed.
+        """
+        places = {id(result): place for place, result in enumerate(self.results)}
+        fed = [places.get(id(leaf)) for leaf in call.leaves]
+        before = self.record.get("feeds") or fed
+        self.record["feeds"] = [new if old is None else old for old, new in zip(before, fed, strict=True)]
+        self.results = []
+
     def store_batch(self, call: Call, number: int) -> None:
-        """Store the arguments that are no results of the previous call. The second call shows which are results.
+        """Store the arguments that are no results of the previous call.
 
         A slow step ends the storing: after MAX_BATCH_S seconds no batch but the first MIN_BATCHES is stored.
         """
-        if self.results:
-            places = {id(result): place for place, result in enumerate(self.results)}
-            fed = [places.get(id(leaf)) for leaf in call.leaves]
-            # between the first two calls an evaluation may have written what a result would feed
-            before = self.record.get("feeds") or fed
-            self.record["feeds"] = [new if old is None else old for old, new in zip(before, fed, strict=True)]
-            self.results = []
         names = [name for name, fed in zip(call.arguments, self.record["feeds"], strict=True) if fed is None]
         arrays = [leaf for leaf, fed in zip(call.leaves, self.record["feeds"], strict=True) if fed is None]
         if not all(map(bits.is_in_process, arrays)):

@@ -77,6 +77,16 @@ def _in_words(places: frozenset[int], arguments: Sequence[ObservedArray]) -> str
     return ", ".join([meaning for meaning in meanings if not meaning.endswith(_COUNTER)] or meanings)
 
 
+def name_results(observation: Observation) -> list[tuple[str, str]]:
+    """Return role and meaning of each result: those of the argument of the next call that it becomes, if it does.
+
+    Of flat lists, `0.13` tells nothing.
+    """
+    fed = zip(observation.arguments, observation.feeds or (), strict=False)
+    named: dict[int, tuple[str, str]] = {place: (one.role, one.meaning) for one, place in fed if place is not None}
+    return [named.get(n, (one.role, one.meaning)) for n, one in enumerate(observation.results)]
+
+
 TENSORS = ("row", "arg")  # kinds of origins that are tensors; the other kinds are literals and constants
 
 
@@ -122,6 +132,15 @@ class ArmValues:
             if origin[0] == "row" and "float" in self.rows[origin[1]].type
         }
         return {key: n for key, n in found.items() if not self._is_behind_gradients(n)}
+
+    @cached_property
+    def returned(self) -> dict[tuple[str, str], Leaf]:
+        """The results that are rows or arguments: role and meaning → row or argument."""
+        names = name_results(self.observation)
+        if len(names) != len(self.step.results):
+            return {}
+        found = zip(names, self.step.results, strict=True)
+        return {name: tuple(origin) for name, origin in found if origin[0] in TENSORS}
 
     def _is_behind_gradients(self, n: int) -> bool:
         return any(self.rows[one].direction != "forward" for one in self.step.upstream([n]))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tasks.extensions.explain.arm_values import Divergence
-from tasks.extensions.explain.tensor_rows import TensorRow
+from tasks.extensions.explain.tensor_rows import Leaf, TensorRow
 from tasks.records.observation import Root, RootKind
 
 NAME = "name"  # the primitive of JAX's `checkpoint_name`, with which a trainer names a tensor
@@ -45,6 +45,23 @@ def describe_result(left: Divergence, right: Divergence, ours: int, theirs: int,
     why = f"this is {meaning} in {left.arm.observation.arm}; in {right.arm.observation.arm} it is that{layer}"
     place = b.place if b.place != a.place else ""
     return _place_root(left, ours, float(ours), "result", why, (a.values, b.values), place)
+
+
+def describe_returned(
+    side: Divergence, other: Divergence, origins: tuple[Leaf, Leaf], meaning: str, *, of_candidate: bool = False
+) -> PlacedRoot:
+    """Describe a result for which the arms return two tensors that both have. origins: in both; a row in `side`."""
+    (_, n), (kind, there) = origins
+    row, names = side.arm.rows[n], (side.arm.observation.arm, other.arm.observation.arm)
+    what, place = f"its argument {other.arm.observation.arguments[there].meaning}", ""
+    if kind == "row":
+        place = other.arm.rows[there].place
+        what = f"the {other.arm.rows[there].operation} at {place}"
+    values = (row.values, "")
+    return _place_root(
+        side, n, float(n), "result", f"{names[0]} returns this as {meaning}, {names[1]} {what}",
+        ("", row.values) if of_candidate else values, place,
+    )  # fmt: skip
 
 
 def _other_keys(left: Divergence, right: Divergence, ours: int, theirs: int) -> tuple[RootKind, str, tuple[str, str]]:

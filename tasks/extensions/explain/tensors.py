@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Literal
 
 from tasks.extensions.explain.argument_roots import pair_arguments
-from tasks.extensions.explain.arm_values import ArmValues, Divergence
+from tasks.extensions.explain.arm_values import ArmValues, Divergence, name_results
 from tasks.extensions.explain.describe_root import (
     PlacedRoot,
     describe_extra,
     describe_pair,
     describe_result,
+    describe_returned,
     equal_up_to,
 )
 from tasks.extensions.explain.tensor_rows import TensorRow, read_steps
@@ -98,6 +99,8 @@ def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
     if not found:  # both frontiers are paired with rows behind them, as where the arms permute other tensors
         found += [describe_extra(left, n, float(n), of_candidate=False) for n in left.frontier]
         found += [describe_extra(right, n, _order(left, right, n), of_candidate=True) for n in right.frontier]
+    if not found:
+        found += _pair_returned(left, right)
     if left.divergent or right.divergent:
         found += _find_lone_stops(left, right)
     return sorted(found, key=lambda item: (item.is_detour, item.order, item.root.kind))
@@ -110,6 +113,19 @@ def _pair_results(left: Divergence, right: Divergence) -> Iterator[PlacedRoot]:
         partner = theirs.get(key)
         if partner is not None and left.arm.rows[n].value != right.arm.rows[partner].value:
             yield describe_result(left, right, n, partner, key[1])
+
+
+def _pair_returned(left: Divergence, right: Divergence) -> Iterator[PlacedRoot]:
+    """Yield a root for each result for which the arms return other tensors that both have: such as an old statistic."""
+    theirs = right.arm.returned
+    for (role, meaning), ours in left.arm.returned.items():
+        other = theirs.get((role, meaning))
+        if other is None or left.arm.value_of(ours) == right.arm.value_of(other):
+            continue
+        if ours[0] == "row":
+            yield describe_returned(left, right, (ours, other), meaning)
+        elif other[0] == "row":
+            yield describe_returned(right, left, (other, ours), meaning, of_candidate=True)
 
 
 def _find_lone_stops(left: Divergence, right: Divergence) -> list[PlacedRoot]:
@@ -181,7 +197,9 @@ def _order(left: Divergence, right: Divergence, n: int) -> float:
 
 def different_results(observations: Sequence[Observation]) -> tuple[str, ...]:
     """Return the meanings of the compiled steps' results that differ between the arms."""
-    left, right = ({(item.role, item.meaning): item.digest for item in found.results} for found in observations)
+    left, right = (
+        dict(zip(name_results(found), (one.digest for one in found.results), strict=True)) for found in observations
+    )
     return tuple(meaning[1] for meaning in left if meaning in right and left[meaning] != right[meaning])
 
 

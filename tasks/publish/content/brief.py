@@ -290,7 +290,8 @@ def qualify_certainty(record: ComparisonRecord, sure: str) -> str:
 def _tell_source(record: ComparisonRecord, row: MetricDiff) -> str:
     """Return where both values of a row without an interval come from, and so how certain the verdict is."""
     if row.baseline_source is not None and row.candidate_source is not None:
-        return "Sure: both values stand in the logs."
+        are_values = row.baseline is not None and row.candidate is not None
+        return "Sure: both values stand in the logs." if are_values else "Sure: both logs show it."
     if record.programs is not None:
         return "Sure: both programs were compiled."
     if record.trained and row.evidence:
@@ -328,9 +329,11 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if blocking:
         found = visible(blocking[0])
         return "" if found in visible(record.headline) else found
+    programs = [floor.evidence for floor in record.floors if floor.name == "same program" and floor.holds is False]
+    if row.metric == FUNCTION.name and record.function is not None and record.function.is_beyond_run and programs:
+        return first_clauses(visible(programs[0]))  # no tensor of the recorded steps differs
     if row.metric == FUNCTION.name or (row.metric == PROGRAM_TIME.name and row.effect is None):  # not measured
         return visible(row.reason)
-    programs = [floor.evidence for floor in record.floors if floor.name == "same program" and floor.holds is False]
     return first_clauses(visible(programs[0] if programs and row.verdict == "unknown" else row.reason))
 
 

@@ -28,6 +28,9 @@ from maxview_probe.observe.meaning import meaning_of, meanings_of
             ),
             ("optimizer", "mu.w"),
         ),
+        # the optimizer's state under the name of a model; a parameter of the name `mu` stays one
+        (("state['model'][0].mu['v']", "opt[0].mu['v']", "moments[1][0].mu['v']"), ("optimizer", "mu.v")),
+        (("params['mu']['v']",), ("parameter", "mu.v")),
         (("state.opt_state[0].count", "state.opt_state[1].inner_state.count"), ("counter", "count")),
         (("state.step", "state['optimizer']['step'].value", "state['step']"), ("counter", "step")),
         (("data['inputs']", "batch.inputs", "batch['inputs']"), ("data", "inputs")),

@@ -1,13 +1,17 @@
 """Two trainings that only round differently compute one function; changes smaller than rounding are another one."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tasks.experiments.function_figures import sizes_of
-from tasks.experiments.same_function import compare_functions
+from tasks.experiments.same_function import compare_functions, say_cost_of_function
 from tasks.records import FunctionComparison, RunPlan
+from tasks.store import StoreError
 
 type Planned = Callable[..., RunPlan]
 type Edit = tuple[str, str]
@@ -184,3 +188,26 @@ def test_a_step_whose_results_are_no_known_arguments_is_named(plan_of: Planned, 
     plans = plan_of("baseline", text=text), plan_of("candidate", text=text.replace("0.1 *", "0.2 *"))
     found = compare_functions(plans, ("baseline", "candidate"), tmp_path / "function")
     assert (found.answer, "argument of the next" in found.sentence) == ("not evaluated", True)
+
+
+def test_the_cost_is_that_of_the_newest_comparison_of_the_case(tmp_path: Path) -> None:
+    def kept(case: str, name: str, seconds: float | None, age: int) -> Any:
+        folder = tmp_path / "comparisons" / "mine" / case / name
+        folder.mkdir(parents=True)
+        (folder / "comparison.json").touch()
+        os.utime(folder / "comparison.json", (1e9 - age, 1e9 - age))
+
+        def read() -> Any:
+            if seconds is None:
+                raise StoreError("damaged")
+            return SimpleNamespace(function=SimpleNamespace(seconds=seconds))
+
+        return SimpleNamespace(path=folder, comparison=folder / "comparison.json", read_comparison=read)
+
+    found = [kept("06_moe", "a", 90.0, 3), kept("06_moe", "b", 253.4, 2), kept("01_base", "c", 12.0, 1)]
+    store: Any = SimpleNamespace(comparisons=lambda: iter(found))
+    assert "float64: 253 s the last time, at most 15 minutes" in say_cost_of_function(store, "mine", "06_moe")
+    assert say_cost_of_function(store, "other", "06_moe").endswith("float64: at most 15 minutes")
+    assert say_cost_of_function(None, "", "").endswith("float64: at most 15 minutes")
+    found.append(kept("06_moe", "d", None, 0))
+    assert say_cost_of_function(store, "mine", "06_moe").endswith("float64: at most 15 minutes")

@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -13,7 +14,7 @@ from tasks.experiments.observe_arm import observe_arm
 from tasks.extensions.explain.arm_values import ArmValues, Divergence
 from tasks.extensions.explain.explain_arms import ObservedArm, explain_observed
 from tasks.extensions.explain.tensor_rows import ObservedStep, TensorRow
-from tasks.extensions.explain.tensors import compare_tensors, find_roots
+from tasks.extensions.explain.tensors import compare_tensors, different_results, find_roots
 from tasks.observe.recorder import read_observation
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.records import Observation, RunPlan, TensorComparison
@@ -411,3 +412,37 @@ def test_operations_in_another_order_on_other_tensors_are_roots_of_their_own() -
     right = arm_of(("convert", ["arg", 1], "c"), ("transpose", ["row", 0], "d"))
     found = find_roots(Divergence(left, right), Divergence(right, left))
     assert {(one.root.operation, one.root.line) for one in found} == {("transpose", 1), ("convert", 1)}
+
+
+def test_a_result_without_a_name_has_that_of_the_argument_which_it_becomes() -> None:
+    def arm_of(*digests: str) -> Observation:
+        shown: dict[str, Any] = {"shape": (2,), "dtype": "float32"}
+        given = [ObservedArray(name=one, role="parameter", meaning=one, **shown) for one in ("up", "down", "x")]
+        made = [
+            ObservedArray(name=f"result[{n}]", role="data", meaning=str(n), digest=one, **shown)
+            for n, one in enumerate(digests)
+        ]
+        return Observation(arguments=tuple(given), results=tuple(made), feeds=(1, 0, None))
+
+    assert different_results((arm_of("a", "b", "c"), arm_of("a", "d", "e"))) == ("up", "2")
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_result_that_one_arm_returns_as_it_was_given_is_named_by_the_line_that_makes_it(swapped: bool) -> None:
+    """As statistics of a batch that the step computes, and then returns the old ones."""
+
+    def arm_of(name: str, origin: list[object]) -> ArmValues:
+        row = TensorRow(
+            "", "add", (["arg", 0],), "t.py", 7, "norm", "t.py", "", "float32[8]", 0, "{}", 1.0, 0.0, 1.0, 0, "new"
+        )
+        stats = ObservedArray(name="stats", role="parameter", meaning="mean", shape=(8,), dtype="float32")
+        made = stats.model_copy(update={"meaning": "0"})
+        observation = Observation(arm=name, arguments=(stats,), results=(made,), feeds=(0,))
+        return ArmValues(observation, ObservedStep([row], ["old"], [origin]))
+
+    arms = [arm_of("main", ["row", 0]), arm_of("branch", ["arg", 0])]
+    arms = arms[::-1] if swapped else arms
+    (found,) = find_roots(Divergence(arms[0], arms[1]), Divergence(arms[1], arms[0]))
+    assert (found.root.line, found.root.operation) == (7, "add")
+    assert found.root.sentence.endswith("main returns this as mean, branch its argument mean")
+    assert find_roots(Divergence(arms[0], arms[0]), Divergence(arms[0], arms[0])) == []

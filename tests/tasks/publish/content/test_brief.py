@@ -139,6 +139,18 @@ def test_why_a_function_is_not_evaluated_comes_before_the_place_where_the_progra
     assert make_brief(record_002.model_copy(update=update)).why == why
 
 
+@pytest.mark.parametrize("is_beyond_run", [True, False])
+def test_a_function_that_differs_beyond_the_run_alone_has_the_place_where_the_programs_differ(
+    is_beyond_run: bool, record_002: ComparisonRecord, make_row: MakeRow
+) -> None:
+    said = "another function: mu.w differs by 3 in float64 at a state that no run reached, weights × 0.001"
+    row = make_row("function", "Function of the step", ("", "", ""), "changed", said)
+    another = FunctionComparison(answer="another", sentence=said, is_beyond_run=is_beyond_run)
+    update = {"rows": (row,), "verdict": "changed", "findings": (), "function": another, "floors": (OTHER_PROGRAM,)}
+    why = make_brief(record_002.model_copy(update=update | {"explanation": None})).why
+    assert ("model/layers.py:32" in why) == is_beyond_run
+
+
 def test_the_root_leads_and_its_commit_is_why(record_002: ComparisonRecord, make_row: MakeRow) -> None:
     root = Root(kind="constant", file="model/layers.py", line=32, sentence="add at model/layers.py:32: 1e-05 is 2e-05")
     tensors = TensorComparison(sentence=f"the first that differs: {root.sentence}", first=root, roots=(root,))
