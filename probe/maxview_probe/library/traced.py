@@ -192,8 +192,12 @@ class _Flat:
             if not is_key(leaf) and jax.numpy.iscomplexobj(leaf):
                 raise CannotCompare(f"{self.name} returns complex numbers: return their real and imaginary part")
             self.names.append(jax.tree_util.keystr(path).lstrip(".") or "the result")
-            found.append(jax.random.key_data(leaf) if is_key(leaf) else jax.numpy.asarray(leaf))
+            found.append(_as_array(leaf))
         return found
+
+
+def _as_array(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if is_key(leaf) else jax.numpy.asarray(leaf)
 
 
 def _with_gradients(flat: _Flat, wanted: Sequence[int], floats: Sequence[int]) -> Callable[..., list[Any]]:
