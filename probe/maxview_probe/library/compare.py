@@ -34,6 +34,7 @@ CONSTANTS = {"f32": 1e-4, "bf16": 0.1, "f16": 0.01}  # larger differences are no
 _INFINITE = re.compile(
     r"(?:stablehlo\.(?:broadcast_in_dim|convert|reshape)\[[^\]]*\]\()*dense<0x(?:FF8|7F8|FC0|7C0|FFF|7FF)0+> "
 )
+LARGEST = (2.0**31 - 1, 2.0**32 - 1, 2.0**63)  # as floats; a counter stops there
 _NARROW = ("f8", "bf16", "f16", "f32", "f64")
 
 
@@ -282,10 +283,11 @@ def _list_untried(arms: Sequence[SweptArm], texts: Sequence[WideText]) -> list[s
 
 
 def _is_harmless(condition: Condition) -> bool:
-    """Return whether only ties or infinite values reach the other side of a condition."""
+    """Return whether only ties, infinite values or the largest integers reach the other side of a condition."""
     head = condition.fingerprint.partition("](")[0]
     is_tie = "comparison_type FLOAT" in head and head.endswith(("direction EQ>", "direction NE>"))
-    return is_tie or any(_INFINITE.match(operand) for operand in _operands(condition.fingerprint))
+    is_largest = any(value in LARGEST for value in condition.constants)
+    return is_tie or is_largest or any(_INFINITE.match(operand) for operand in _operands(condition.fingerprint))
 
 
 def _operands(fingerprint: str) -> list[str]:

@@ -32,7 +32,7 @@ class Constants:
             # equal numbers are one number, in a function and in its gradient
             self.values = list(dict.fromkeys((value, kind) for _, value, kind in _find(parse_program(text))))
 
-    def rewrite(self, shifts: Sequence[float]) -> str:
+    def rewrite(self, shifts: Any) -> str:
         """Return the program's text with constants that are moved by `shifts` half units."""
         with mlir_context():
             module = parse_program(self.text)
@@ -42,7 +42,7 @@ class Constants:
                     _set(operation, value * (1 + HALF_UNITS[kind] * shift))
             return str(module.operation.get_asm(enable_debug_info=True))
 
-    def run(self, shifts: Sequence[float], given: Sequence[Any], chosen: Sequence[int]) -> Any:
+    def run(self, shifts: Any, given: Sequence[Any], chosen: Sequence[int]) -> Any:
         """Return the results `chosen` of the rewritten program, as one vector of at most SAMPLED values each."""
         program = RunnableProgram(self.rewrite(shifts), self.devices, quickly=True, platform=self.platform)
         results = program(given)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax._src import config
 from jax.interpreters import mlir
+from jax.sharding import NamedSharding
 
 from maxview_probe.evaluate.recorded_step import Slot, mlir_context, parse_program, read_device_count
 from maxview_probe.library.errors import CannotCompare, in_user_terms
@@ -27,7 +28,15 @@ class Arguments:
     names: list[str]
     values: list[np.ndarray]
     build: Callable[[Sequence[Any]], tuple[Any, ...]]  # arrays → arguments
-    drawn: bool  # some are `ShapeDtypeStruct`, whose values are drawn
+    shardings: list[Any]  # of each array, if it is spread over several devices; else None
+
+    @property
+    def shapes(self) -> list[jax.ShapeDtypeStruct]:
+        """What JAX traces a function with."""
+        return [
+            jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding)
+            for one, sharding in zip(self.values, self.shardings, strict=True)
+        ]
 
     @property
     def floats(self) -> list[int]:
@@ -57,7 +66,6 @@ def read_arguments(function: Callable[..., Any], args: Sequence[Any]) -> Argumen
     leaves: list[Any] = [leaf for _, leaf in paths]
     parameters = _parameter_names(function, len(args))
     places, names, values = list[int](), list[str](), list[np.ndarray]()
-    shapes = [leaf for leaf in leaves if isinstance(leaf, jax.ShapeDtypeStruct)]
     axes = [size for leaf in leaves if _is_float(leaf) for size in leaf.shape]
     random = np.random.default_rng(0)
     for place, (path, leaf) in enumerate(paths):
@@ -80,7 +88,13 @@ def read_arguments(function: Callable[..., Any], args: Sequence[Any]) -> Argumen
             found[place] = _as_key(array, leaves[place]) if is_key(leaves[place]) else array
         return tuple(jax.tree_util.tree_unflatten(tree, found))
 
-    return Arguments(names, values, build, bool(shapes))
+    return Arguments(names, values, build, [_sharding_of(leaves[place]) for place in places])
+
+
+def _sharding_of(leaf: Any) -> Any:
+    """Return the sharding of an array over a mesh of several devices; else None."""
+    found = getattr(leaf, "sharding", None)
+    return found if isinstance(found, NamedSharding) and found.mesh.size > 1 and not is_key(leaf) else None
 
 
 def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
@@ -137,7 +151,7 @@ def trace(name: str, function: Callable[..., Any], given: Arguments, *, grad: bo
     if not callable(function):
         raise CannotCompare(f"{name} is a {type(function).__name__}, and no function")
     flat = _Flat(name, function, given)
-    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in given.values]
+    shapes = given.shapes
     cotangents: list[Any] = []
     called: Callable[..., Any] = flat
     with interpreted_kernels(), in_user_terms(name, "traced by JAX"):
