@@ -69,9 +69,11 @@ def read_arguments(function: Callable[..., Any], args: Sequence[Any]) -> Argumen
     axes = [size for leaf in leaves if _is_float(leaf) for size in leaf.shape]
     random = np.random.default_rng(0)
     for place, (path, leaf) in enumerate(paths):
-        if not isinstance(leaf, np.ndarray | np.generic | jax.Array | jax.ShapeDtypeStruct):
+        if not _is_array(leaf):
             continue
         name = f"{parameters[path[0].idx]}{jax.tree_util.keystr(path[1:])}"
+        if isinstance(leaf, jax.core.Tracer):
+            raise CannotCompare(f"the argument {name} has no values inside of jax.jit: compare outside of it")
         if not is_key(leaf) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.complexfloating):
             raise CannotCompare(f"the argument {name} has complex numbers: give its real and imaginary part")
         if not getattr(leaf, "is_fully_addressable", True):
@@ -104,6 +106,13 @@ def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
     except (TypeError, ValueError):
         found = []
     return found[:count] + [f"argument {n}" for n in range(len(found), count)]
+
+
+def _is_array(leaf: Any) -> bool:
+    """Return whether a leaf is an array that JAX takes: of no texts, dates or objects."""
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype.kind not in "OSUMm"
+    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
 
 
 def _is_float(leaf: Any) -> bool:

@@ -209,8 +209,19 @@ def test_a_change_in_place_has_a_sentence() -> None:
         mv.same_function(lambda x: x * 2, set_first, X)
     with pytest.raises(mv.CannotCompare, match="new changes one of its arguments in place"):
         mv.same_function(lambda tree: tree["x"] * 2, pop, {"x": X})
+    with pytest.raises(mv.CannotCompare, match=r"no values inside of jax\.jit"):
+        jax.jit(lambda x: mv.assert_same_function(jnp.sin, jnp.cos, x))(X)
+    with pytest.raises(mv.CannotCompare, match="complex numbers"):
+        mv.same_function(jnp.abs, jnp.abs, X.astype(np.complex64))
     with pytest.raises(mv.CannotCompare, match="no argument is an array"):
         mv.same_function(lambda x: x * 2, lambda x: x, 2.0)
+
+
+def test_functions_in_float64_are_compared_as_they_are() -> None:
+    with jax.enable_x64(True):
+        x = X.astype(np.float64)
+        assert mv.same_function(lambda x: jnp.tanh(x) ** 2, lambda x: jnp.tanh(x) * jnp.tanh(x), x, grad=True)
+        assert not mv.same_function(lambda x: x * 0.1, lambda x: x * (0.1 + 1e-10), x)
 
 
 def test_the_callers_types_and_settings_stay() -> None:
