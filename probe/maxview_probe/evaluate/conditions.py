@@ -24,7 +24,7 @@ _REDUCERS = frozenset({
     "stablehlo.reduce_window", "stablehlo.all_reduce", "stablehlo.reduce_scatter",
 })  # fmt: skip
 _PLACE = re.compile(r'"([^"]+\.py)":(\d+)')
-_LIBRARIES = ("site-packages", "dist-packages", "/jax/_src/", "<frozen")
+_LIBRARIES = ("site-packages", "dist-packages", "/jax/_src/", "<frozen", "/maxview_probe/")
 _SUFFIX = re.compile(r"_\d+$")
 _FALSE, _I1 = "dense<false> : tensor<i1>", "tensor<i1>"
 
@@ -103,9 +103,14 @@ def _is_loop_condition(operation: Any) -> bool:
     return block is not None and block.name == "stablehlo.while" and operation.block == block.regions[0].blocks[0]
 
 
+def is_argument(value: Any) -> bool:
+    """Return whether a value is an argument of a block. JAX 0.8 has no class for one."""
+    return isinstance(value.owner, ir.Block)
+
+
 def _is_dynamic(value: Any, depth: int = 12) -> bool:
     """Return whether a value depends on an argument of its function or loop."""
-    if isinstance(value, ir.BlockArgument):
+    if is_argument(value):
         return True
     owner = value.owner
     operation = getattr(owner, "operation", owner)
@@ -135,7 +140,7 @@ def _attributes(operation: Any) -> dict[str, Any]:
 
 
 def _fingerprint_value(value: Any, depth: int) -> str:
-    if isinstance(value, ir.BlockArgument) or depth <= 0:
+    if is_argument(value) or depth <= 0:
         return str(value.type)
     return _fingerprint(getattr(value.owner, "operation", value.owner), depth)
 
@@ -143,7 +148,7 @@ def _fingerprint_value(value: Any, depth: int) -> str:
 def _constant(value: Any) -> float | None:
     """Return the number that a value is everywhere; None if it is no such constant."""
     for _ in range(6):
-        if isinstance(value, ir.BlockArgument):
+        if is_argument(value):
             return None
         operation = getattr(value.owner, "operation", value.owner)
         if operation.name == "stablehlo.constant":

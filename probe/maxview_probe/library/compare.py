@@ -19,8 +19,9 @@ from maxview_probe.evaluate.recorded_step import mlir_context, parse_program
 from maxview_probe.evaluate.run_program import RunnableProgram
 from maxview_probe.evaluate.sweep import SweptArm
 from maxview_probe.evaluate.widen import as_run
+from maxview_probe.library.constants import Constants, find_shifts
 from maxview_probe.library.errors import CannotCompare, in_user_terms, name_functions, shorten
-from maxview_probe.library.result import Gap, Result, Rounding
+from maxview_probe.library.result import Gap, Result, Root, Rounding
 from maxview_probe.library.roots import are_rounding, evaluate, find_roots
 from maxview_probe.library.states import GIVEN, HARMLESS, FunctionSweep
 from maxview_probe.library.traced import GRADIENT, TracedFunction, read_arguments, trace
@@ -29,6 +30,11 @@ SWEEP_S = 10.0  # after this no further state is begun
 DRAWN = 1e-9  # limit at drawn arguments, which are as large as the given ones
 CONFIRMED = 3  # states at which a difference is looked at, operation by operation
 CPU = "cpu"
+CONSTANTS = {"f32": 1e-4, "bf16": 0.1, "f16": 0.01}  # larger differences are not looked for in rounded constants
+_INFINITE = re.compile(
+    r"(?:stablehlo\.(?:broadcast_in_dim|convert|reshape)\[[^\]]*\]\()*dense<0x(?:FF8|7F8|FC0|7C0|FFF|7FF)0+> "
+)
+LARGEST = (2.0**31 - 1, 2.0**32 - 1, 2.0**63)  # as floats; a counter stops there
 _NARROW = ("f8", "bf16", "f16", "f32", "f64")
 
 
@@ -49,41 +55,97 @@ def compare(old: Callable[..., Any], new: Callable[..., Any], args: Sequence[Any
     with jax.enable_x64(True):
         texts = _widen(traced, names)
         programs = _compile(traced, texts, names)
-        arms = tuple(SweptArm(wide, text.own) for (_, wide), text in zip(programs, texts, strict=True))
         first = [to_float64(one) for one in given]
+        arms = tuple(SweptArm(wide, text.own) for (_, wide), text in zip(programs, texts, strict=True))
         exact = [arm.run(first) for arm in arms]
         _refuse_nan(traced, exact, names)
         rounding = _measure_rounding(traced, programs, given, exact, kind)
-        sweep = FunctionSweep(
-            step=traced[0], arms=(arms[0], arms[1]), translate=list, slots=slots,
-            sources=[ArrayOrigin((n,), lambda taken: taken[0]) for n in range(len(slots))],
-            first=first, steps=0, plain=(),
-        )  # fmt: skip
-        states: dict[str, Any] = {}
-        kept = sweep._states
-
-        def remember() -> Any:
-            for name, arguments in kept():
-                states[name] = arguments
-                yield name, arguments
-
-        sweep._states = remember  # type: ignore[method-assign]
-        found = sweep.run(SWEEP_S)
-        gaps, roots = _find_difference(traced, found, states)
-    own = [gap for state in found if state["state"] == GIVEN for gap in _sizes(state)]
+        swept = _Swept(traced, (arms[0], arms[1]), first)
+        gaps, roots = swept.find_difference()
+        constants = ""
+        if (
+            gaps
+            and gaps[0].size <= CONSTANTS.get(kind, 0.0)
+            and (again := _without_rounded_constants(swept, texts, gaps))
+        ):
+            constants = f"a constant is rounded to {kind}, by which {gaps[0].name} differs by {gaps[0].size:.0e}"
+            swept, gaps, roots = again, (), ()
+    own = [gap for state in swept.found if state["state"] == GIVEN for gap in _sizes(state)]
     return Result(
         same=not gaps,
         largest=gaps[0].size if gaps else max(own, default=0.0),
         rounding=rounding,
         results=results,
-        states=tuple(state["state"] for state in found),
+        states=tuple(state["state"] for state in swept.found),
         gaps=gaps,
         roots=roots,
-        untried=tuple(_list_untried(arms, texts)),
-        notes=() if gaps else tuple(_list_notes(found)),
+        untried=tuple(_list_untried(swept.arms, texts)),
+        notes=() if gaps else (*([constants] if constants else ()), *_list_notes(swept.found)),
         names=names,
         seconds=time.monotonic() - began,
     )
+
+
+class _Swept:
+    """Both functions in float64 at all states: the measured distances, and the states' arguments by name."""
+
+    def __init__(self, traced: Sequence[TracedFunction], arms: tuple[SweptArm, SweptArm], first: list[Any]):
+        self.traced, self.arms, self.first = traced, arms, first
+        self.states: dict[str, Any] = {}
+        slots = traced[1].outputs
+        sweep = FunctionSweep(
+            step=traced[0], arms=arms, translate=self._keep, slots=slots,
+            sources=[ArrayOrigin((n,), lambda taken: taken[0]) for n in range(len(slots))],
+            first=first, steps=0, plain=(),
+        )  # fmt: skip
+        self._last: list[Any] = []
+        self.found = []
+        for state in sweep.run(SWEEP_S):
+            self.found.append(state)
+        self.states = dict(zip((state["state"] for state in self.found), self._last, strict=False))
+
+    def _keep(self, arguments: list[Any]) -> list[Any]:
+        """Return the candidate's arguments, which are the baseline's; called once for each state."""
+        self._last.append(arguments)
+        return arguments
+
+    def find_difference(self) -> tuple[tuple[Gap, ...], tuple[Root, ...]]:
+        """Return what differs at the first state with more than rounding, and where the difference begins."""
+        looked_at = 0
+        for state in self.found:
+            gaps = [] if state["state"] in HARMLESS else _gaps_of(state)
+            if not gaps:
+                continue
+            looked_at += 1
+            if looked_at > CONFIRMED:
+                break
+            try:
+                sides = [evaluate(one.closed, self.states[state["state"]]) for one in self.traced]
+            except Exception:  # an operation that cannot be evaluated alone: no line is named
+                return _as_gaps(state, gaps), ()
+            gaps = [
+                (n, size) for n, size in gaps
+                if state["results"][n].get("float64") is None or size == inf
+                or not are_rounding(sides[0], sides[1], n, state["results"][n]["float64"])
+            ]  # fmt: skip
+            if gaps:
+                return _as_gaps(state, gaps), find_roots(sides[0], sides[1], [n for n, _ in gaps])
+        return (), ()
+
+
+def _without_rounded_constants(swept: _Swept, texts: Sequence[WideText], gaps: Sequence[Gap]) -> _Swept | None:
+    """Return the comparison with constants before their rounding, if they are all that differs; else None."""
+    places = {slot.meaning: n for n, slot in enumerate(swept.traced[1].outputs)}
+    left, right = (Constants(text.text, one.devices, CPU) for text, one in zip(texts, swept.traced, strict=True))
+    shifts = find_shifts((left, right), swept.states[gaps[0].state], [places[gap.name] for gap in gaps])
+    if shifts is None:
+        return None
+    arms = [
+        SweptArm(RunnableProgram(side.rewrite(its), side.devices, quickly=True, platform=CPU), text.own)
+        for side, its, text in zip((left, right), shifts, texts, strict=True)
+    ]
+    again = _Swept(swept.traced, (arms[0], arms[1]), swept.first)
+    return None if any(_gaps_of(state) for state in again.found if state["state"] not in HARMLESS) else again
 
 
 def trace_both(
@@ -171,32 +233,6 @@ def _finite(left: Any, right: Any) -> tuple[Any, Any]:
     return np.asarray(left, np.float64)[both], right[both]
 
 
-def _find_difference(
-    traced: Sequence[TracedFunction], found: Sequence[dict[str, Any]], states: dict[str, Any]
-) -> tuple[tuple[Gap, ...], tuple[Any, ...]]:
-    """Return what differs at the first state with more than rounding, and where the difference begins."""
-    looked_at = 0
-    for state in found:
-        gaps = [] if state["state"] in HARMLESS else list(_gaps_of(state))
-        if not gaps:
-            continue
-        looked_at += 1
-        if looked_at > CONFIRMED:
-            continue
-        try:
-            sides = [evaluate(one.closed, states[state["state"]]) for one in traced]
-        except Exception:  # an operation that cannot be evaluated alone: no line is named
-            return _as_gaps(state, gaps), ()
-        gaps = [
-            (n, size) for n, size in gaps
-            if state["results"][n].get("float64") is None or size == inf
-            or not are_rounding(sides[0], sides[1], n, state["results"][n]["float64"])
-        ]  # fmt: skip
-        if gaps:
-            return _as_gaps(state, gaps), find_roots(sides[0], sides[1], [n for n, _ in gaps])
-    return (), ()
-
-
 def _as_gaps(state: dict[str, Any], gaps: Sequence[tuple[int, float]]) -> tuple[Gap, ...]:
     ordered = sorted(gaps, key=lambda gap: -gap[1])
     return tuple(Gap(state["results"][n]["meaning"], size, state["state"]) for n, size in ordered)
@@ -212,7 +248,8 @@ def _gaps_of(state: dict[str, Any]) -> list[tuple[int, float]]:
             if row["as_run"] and not row.get("noise", 0.0):
                 found.append((n, row["as_run"] / row["size"]))
         elif row["finite"][0] != row["finite"][1]:
-            found.append((n, inf))
+            if share != FAR:
+                found.append((n, inf))
         elif row["float64"] > share * size + NOISE * row.get("noise", 0.0):
             found.append((n, row["float64"] / (size or 1.0)))
     return found
@@ -238,10 +275,32 @@ def _list_untried(arms: Sequence[SweptArm], texts: Sequence[WideText]) -> list[s
     found = []
     for n, arm in enumerate(arms):
         new = kinds[n] - kinds[1 - n]
-        alone = [one for one in arm.one_sided() if new[(*one.constants, one.end)]]
+        alone = [one for one in arm.one_sided() if new[(*one.constants, one.end)] and not _is_harmless(one)]
         found += list(dict.fromkeys(_say_condition(one) for one in alone))
     if hidden := sum(text.hidden for text in texts):
         found.append(f"{hidden} conditions that cannot be watched")
+    return found
+
+
+def _is_harmless(condition: Condition) -> bool:
+    """Return whether only ties, infinite values or the largest integers reach the other side of a condition."""
+    head = condition.fingerprint.partition("](")[0]
+    is_tie = "comparison_type FLOAT" in head and head.endswith(("direction EQ>", "direction NE>"))
+    is_largest = any(value in LARGEST for value in condition.constants)
+    return is_tie or is_largest or any(_INFINITE.match(operand) for operand in _operands(condition.fingerprint))
+
+
+def _operands(fingerprint: str) -> list[str]:
+    """Return the operands in a fingerprint `name[attributes](operand,operand)`."""
+    found, depth = [""], 0
+    for char in fingerprint.partition("](")[2]:
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if depth < 0:
+            break
+        if char == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += char
     return found
 
 
@@ -250,7 +309,12 @@ def _say_condition(condition: Condition) -> str:
 
 
 def _list_notes(found: Sequence[dict[str, Any]]) -> list[str]:
-    return [f"at {state['state']} they differ" for state in found if state["state"] in HARMLESS and _gaps_of(state)]
+    notes = [f"they differ at {state['state']}" for state in found if state["state"] in HARMLESS and _gaps_of(state)]
+    for state in found:
+        sides = {tuple(row["finite"]) for row in state["results"] if "finite" in row}
+        if state["state"] not in HARMLESS and any(left != right for left, right in sides):
+            return [*notes, f"only one of both is finite at {state['state']}"]
+    return notes
 
 
 def _width(kind: str) -> int:

@@ -97,13 +97,11 @@ def in_turns(old: Callable[..., Any], new: Callable[..., Any], *args: Any, secon
 
 
 def _lower(name: str, function: Callable[..., Any], given: Any) -> _Step:
-    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in given.values]
-
     def flat(*arrays: Any) -> Any:
         return function(*given.build(arrays))
 
     with in_user_terms(name, "lowered for this device"):
-        text = jax.jit(flat, keep_unused=True).lower(*shapes).as_text()
+        text = jax.jit(flat, keep_unused=True).lower(*given.shapes).as_text()
     if "callback" in text and "custom_call" in text:
         raise CannotCompare(f"{name} calls Python: its time is not that of a program")
     with mlir_context():

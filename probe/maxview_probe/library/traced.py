@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax._src import config
 from jax.interpreters import mlir
+from jax.sharding import NamedSharding
 
 from maxview_probe.evaluate.recorded_step import Slot, mlir_context, parse_program, read_device_count
 from maxview_probe.library.errors import CannotCompare, in_user_terms
@@ -27,7 +28,15 @@ class Arguments:
     names: list[str]
     values: list[np.ndarray]
     build: Callable[[Sequence[Any]], tuple[Any, ...]]  # arrays → arguments
-    drawn: bool  # some are `ShapeDtypeStruct`, whose values are drawn
+    shardings: list[Any]  # of each array, if it is spread over several devices; else None
+
+    @property
+    def shapes(self) -> list[jax.ShapeDtypeStruct]:
+        """What JAX traces a function with."""
+        return [
+            jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding)
+            for one, sharding in zip(self.values, self.shardings, strict=True)
+        ]
 
     @property
     def floats(self) -> list[int]:
@@ -57,13 +66,14 @@ def read_arguments(function: Callable[..., Any], args: Sequence[Any]) -> Argumen
     leaves: list[Any] = [leaf for _, leaf in paths]
     parameters = _parameter_names(function, len(args))
     places, names, values = list[int](), list[str](), list[np.ndarray]()
-    shapes = [leaf for leaf in leaves if isinstance(leaf, jax.ShapeDtypeStruct)]
     axes = [size for leaf in leaves if _is_float(leaf) for size in leaf.shape]
     random = np.random.default_rng(0)
     for place, (path, leaf) in enumerate(paths):
-        if not isinstance(leaf, np.ndarray | np.generic | jax.Array | jax.ShapeDtypeStruct):
+        if not _is_array(leaf):
             continue
         name = f"{parameters[path[0].idx]}{jax.tree_util.keystr(path[1:])}"
+        if isinstance(leaf, jax.core.Tracer):
+            raise CannotCompare(f"the argument {name} has no values inside of jax.jit: compare outside of it")
         if not is_key(leaf) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.complexfloating):
             raise CannotCompare(f"the argument {name} has complex numbers: give its real and imaginary part")
         if not getattr(leaf, "is_fully_addressable", True):
@@ -80,7 +90,13 @@ def read_arguments(function: Callable[..., Any], args: Sequence[Any]) -> Argumen
             found[place] = _as_key(array, leaves[place]) if is_key(leaves[place]) else array
         return tuple(jax.tree_util.tree_unflatten(tree, found))
 
-    return Arguments(names, values, build, bool(shapes))
+    return Arguments(names, values, build, [_sharding_of(leaves[place]) for place in places])
+
+
+def _sharding_of(leaf: Any) -> Any:
+    """Return the sharding of an array over a mesh of several devices; else None."""
+    found = getattr(leaf, "sharding", None)
+    return found if isinstance(found, NamedSharding) and found.mesh.size > 1 and not is_key(leaf) else None
 
 
 def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
@@ -90,6 +106,13 @@ def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
     except (TypeError, ValueError):
         found = []
     return found[:count] + [f"argument {n}" for n in range(len(found), count)]
+
+
+def _is_array(leaf: Any) -> bool:
+    """Return whether a leaf is an array that JAX takes: of no texts, dates or objects."""
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype.kind not in "OSUMm"
+    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
 
 
 def _is_float(leaf: Any) -> bool:
@@ -137,7 +160,7 @@ def trace(name: str, function: Callable[..., Any], given: Arguments, *, grad: bo
     if not callable(function):
         raise CannotCompare(f"{name} is a {type(function).__name__}, and no function")
     flat = _Flat(name, function, given)
-    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in given.values]
+    shapes = given.shapes
     cotangents: list[Any] = []
     called: Callable[..., Any] = flat
     with interpreted_kernels(), in_user_terms(name, "traced by JAX"):
@@ -192,8 +215,12 @@ class _Flat:
             if not is_key(leaf) and jax.numpy.iscomplexobj(leaf):
                 raise CannotCompare(f"{self.name} returns complex numbers: return their real and imaginary part")
             self.names.append(jax.tree_util.keystr(path).lstrip(".") or "the result")
-            found.append(jax.random.key_data(leaf) if is_key(leaf) else jax.numpy.asarray(leaf))
+            found.append(_as_array(leaf))
         return found
+
+
+def _as_array(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if is_key(leaf) else jax.numpy.asarray(leaf)
 
 
 def _with_gradients(flat: _Flat, wanted: Sequence[int], floats: Sequence[int]) -> Callable[..., list[Any]]:
