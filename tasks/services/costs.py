@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from configs.names import default_cache
 from tasks.diff.decide import show_duration
 from tasks.records import RunPlan
 from tasks.records.text import counted
-from tasks.resolve.plans import default_cache
 from tasks.store.atomic import StoreError, write_atomically
 
 RUN, AFTER = "one run", "experiments after the runs"
