@@ -20,7 +20,7 @@ from tasks.records import Finding
 ORDER = ("blocks", "qualifies", "note")
 # The other kinds need a trained run.
 KINDS_WITHOUT_RUNS: frozenset[FindingKind] = frozenset({
-    "died", "same-commit", "other-trainer", "different-commits", "dirty-checkout",
+    "same-commit", "other-trainer", "different-commits", "dirty-checkout",
     "other-source", "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software",
     "config", "inert", "seed",
 })  # fmt: skip

@@ -77,7 +77,7 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
     left, right = (ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in runs)
     arms = (left, right)
     every = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=plan.aa, parities=())
-    findings = [one for one in every if one.kind in KINDS_WITHOUT_RUNS]
+    findings = [one for one in every if one.kind in (*KINDS_WITHOUT_RUNS, "died")]
     findings += find_disagreement(found.turns, rules.effects)
     floors = list(_floors(found.program, found.function))
     proved = run_one_executable(arms, floors)
