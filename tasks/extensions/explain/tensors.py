@@ -79,7 +79,8 @@ def compare_tensors(
 
 def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
     """Return all roots among the operations: detours last, else in the baseline's order."""
-    if not left.frontier and not right.frontier:  # all that is divergent leads to an equal loss
+    is_proved = bool(left.proved or right.proved)
+    if is_proved and not left.frontier and not right.frontier:  # all that is divergent leads to an equal loss
         if made := list(_pair_results(left, right)):
             return made
         left.trust(frozenset())
@@ -120,7 +121,11 @@ def _pair_returned(left: Divergence, right: Divergence) -> Iterator[PlacedRoot]:
     theirs = right.arm.returned
     for (role, meaning), ours in left.arm.returned.items():
         other = theirs.get((role, meaning))
-        if other is None or left.arm.value_of(ours) == right.arm.value_of(other):
+        if other is None:
+            continue
+        values = left.arm.value_of(ours), right.arm.value_of(other)
+        both = left.arm.values & right.arm.values
+        if values[0] == values[1] or not both.issuperset(values):  # else it is a consequence of other arguments
             continue
         if ours[0] == "row":
             yield describe_returned(left, right, (ours, other), meaning)

@@ -431,14 +431,15 @@ def test_a_result_without_a_name_has_that_of_the_argument_which_it_becomes() -> 
 def test_a_result_that_one_arm_returns_as_it_was_given_is_named_by_the_line_that_makes_it(swapped: bool) -> None:
     """As statistics of a batch that the step computes, and then returns the old ones."""
 
-    def arm_of(name: str, origin: list[object]) -> ArmValues:
+    def arm_of(name: str, origin: list[object], given: str = "old") -> ArmValues:
+        value = "new" if given == "old" else f"made of {given}"
         row = TensorRow(
-            "", "add", (["arg", 0],), "t.py", 7, "norm", "t.py", "", "float32[8]", 0, "{}", 1.0, 0.0, 1.0, 0, "new"
+            "", "add", (["arg", 0],), "t.py", 7, "norm", "t.py", "", "float32[8]", 0, "{}", 1.0, 0.0, 1.0, 0, value
         )
         stats = ObservedArray(name="stats", role="parameter", meaning="mean", shape=(8,), dtype="float32")
         made = stats.model_copy(update={"meaning": "0"})
         observation = Observation(arm=name, arguments=(stats,), results=(made,), feeds=(0,))
-        return ArmValues(observation, ObservedStep([row], ["old"], [origin]))
+        return ArmValues(observation, ObservedStep([row], [given], [origin]))
 
     arms = [arm_of("main", ["row", 0]), arm_of("branch", ["arg", 0])]
     arms = arms[::-1] if swapped else arms
@@ -446,3 +447,5 @@ def test_a_result_that_one_arm_returns_as_it_was_given_is_named_by_the_line_that
     assert (found.root.line, found.root.operation) == (7, "add")
     assert found.root.sentence.endswith("main returns this as mean, branch its argument mean")
     assert find_roots(Divergence(arms[0], arms[0]), Divergence(arms[0], arms[0])) == []
+    others = arm_of("main", ["row", 0]), arm_of("branch", ["row", 0], "another argument")
+    assert find_roots(Divergence(*others), Divergence(*others[::-1])) == []  # only what the step is given differs
