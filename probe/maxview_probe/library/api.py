@@ -56,7 +56,7 @@ def check(result: Result) -> None:
         raise AssertionError("\n".join([result.explain(), *details]))
     if result.untried:
         shown = ", ".join(result.untried[:4])
-        warnings.warn(f"went one way at all arguments that were tried: {shown}", UntriedWarning, stacklevel=3)
+        warnings.warn(f"same, but not tried: {shown}", UntriedWarning, stacklevel=3)
 
 
 def assert_same_program(old: Callable[..., Any], new: Callable[..., Any], *args: Any, grad: bool = False) -> None:

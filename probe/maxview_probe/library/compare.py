@@ -26,7 +26,7 @@ from maxview_probe.library.roots import are_rounding, evaluate, find_roots
 from maxview_probe.library.states import GIVEN, HARMLESS, FunctionSweep
 from maxview_probe.library.traced import GRADIENT, TracedFunction, read_arguments, trace
 
-SWEEP_S = 10.0  # after this no further state is begun
+SWEEP_S = 20.0  # after this no further state is begun
 DRAWN = 1e-9  # limit at drawn arguments, which are as large as the given ones
 CONFIRMED = 3  # states at which a difference is looked at, operation by operation
 CPU = "cpu"
@@ -79,7 +79,7 @@ def compare(old: Callable[..., Any], new: Callable[..., Any], args: Sequence[Any
         states=tuple(state["state"] for state in swept.found),
         gaps=gaps,
         roots=roots,
-        untried=tuple(_list_untried(swept.arms, texts)),
+        untried=(*_list_untried(swept.arms, texts), *([f"states after {SWEEP_S:.0f} s"] if swept.is_cut else ())),
         notes=() if gaps else (*([constants] if constants else ()), *_list_notes(swept.found)),
         names=names,
         seconds=time.monotonic() - began,
@@ -87,27 +87,19 @@ def compare(old: Callable[..., Any], new: Callable[..., Any], args: Sequence[Any
 
 
 class _Swept:
-    """Both functions in float64 at all states: the measured distances, and the states' arguments by name."""
+    """Both functions in float64 at all states: the measured distances."""
 
     def __init__(self, traced: Sequence[TracedFunction], arms: tuple[SweptArm, SweptArm], first: list[Any]):
         self.traced, self.arms, self.first = traced, arms, first
-        self.states: dict[str, Any] = {}
         slots = traced[1].outputs
-        sweep = FunctionSweep(
-            step=traced[0], arms=arms, translate=self._keep, slots=slots,
+        self.sweep = FunctionSweep(
+            step=traced[0], arms=arms, translate=list, slots=slots,
             sources=[ArrayOrigin((n,), lambda taken: taken[0]) for n in range(len(slots))],
             first=first, steps=0, plain=(),
         )  # fmt: skip
-        self._last: list[Any] = []
-        self.found = []
-        for state in sweep.run(SWEEP_S):
-            self.found.append(state)
-        self.states = dict(zip((state["state"] for state in self.found), self._last, strict=False))
-
-    def _keep(self, arguments: list[Any]) -> list[Any]:
-        """Return the candidate's arguments, which are the baseline's; called once for each state."""
-        self._last.append(arguments)
-        return arguments
+        began = time.monotonic()
+        self.found = self.sweep.run(SWEEP_S)
+        self.is_cut = time.monotonic() - began > SWEEP_S
 
     def find_difference(self) -> tuple[tuple[Gap, ...], tuple[Root, ...]]:
         """Return what differs at the first state with more than rounding, and where the difference begins."""
@@ -120,7 +112,8 @@ class _Swept:
             if looked_at > CONFIRMED:
                 break
             try:
-                sides = [evaluate(one.closed, self.states[state["state"]]) for one in self.traced]
+                given = self.sweep.arguments_of(state["state"])
+                sides = [evaluate(one.closed, given) for one in self.traced]
             except Exception:  # an operation that cannot be evaluated alone: no line is named
                 return _as_gaps(state, gaps), ()
             gaps = [
@@ -137,7 +130,7 @@ def _without_rounded_constants(swept: _Swept, texts: Sequence[WideText], gaps: S
     """Return the comparison with constants before their rounding, if they are all that differs; else None."""
     places = {slot.meaning: n for n, slot in enumerate(swept.traced[1].outputs)}
     left, right = (Constants(text.text, one.devices, CPU) for text, one in zip(texts, swept.traced, strict=True))
-    shifts = find_shifts((left, right), swept.states[gaps[0].state], [places[gap.name] for gap in gaps])
+    shifts = find_shifts((left, right), swept.sweep.arguments_of(gaps[0].state), [places[gap.name] for gap in gaps])
     if shifts is None:
         return None
     arms = [

@@ -71,7 +71,9 @@ class Result:
     states: tuple[str, ...]  # at which both were evaluated
     gaps: tuple[Gap, ...] = ()  # at the first state that differs, the largest first
     roots: tuple[Root, ...] = ()  # where the difference begins, in the order of the program
-    untried: tuple[str, ...] = ()  # conditions of one function alone that went one way in every state
+    untried: tuple[
+        str, ...
+    ] = ()  # conditions of one function alone that went one way in every state; states for want of time
     notes: tuple[str, ...] = ()  # differences at ties, at zeros and at NaN, which are no other function
     one_program: bool = False  # both lower to one program: nothing was evaluated
     names: tuple[str, str] = ("old", "new")

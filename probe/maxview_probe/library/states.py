@@ -20,6 +20,16 @@ class FunctionSweep(Sweep):
     Arrays without a negative number keep none, arrays between 0 and 1 stay there, and masks stay masks.
     """
 
+    every = False  # also states for conditions that have gone both ways
+
+    def arguments_of(self, name: str) -> Arrays:
+        """Return the arguments of a state. They are made again: all states at once may not fit into memory."""
+        self.every = True
+        try:
+            return next(given for state, given in self._states() if state == name)
+        finally:
+            self.every = False
+
     def _states(self) -> Iterator[tuple[str, Arrays]]:
         yield GIVEN, list(self.first)
         for seed, name in enumerate(("drawn", "drawn again")):
@@ -34,12 +44,12 @@ class FunctionSweep(Sweep):
                 yield f"counter {number:,}", self._with_counters(number)
         yield BROKEN, self._broken()
         for n in self._chosen("parameter"):
-            for scale in (1e-3, 1e2, 1e4, -1.0) if self._one_sided() else ():
+            for scale in (1e-3, 1e2, 1e4, -1.0) if self.every or self._one_sided() else ():
                 given = list(self.first)
                 given[n] = _Scaled(scale)(given[n])
                 yield f"{self.step.inputs[n].meaning} × {scale:g}", given
         for scale in SEARCHED:
-            if not self._one_sided():
+            if not (self.every or self._one_sided()):
                 return
             yield f"all × {scale:g}", self._changed(_Scaled(scale))
 

@@ -98,7 +98,8 @@ class TimedProgram:
         self.spent_s += time.monotonic() - began
         try:
             self.compiled.append(self.executable.serialize())
-        except jax.errors.JaxRuntimeError:  # this device's programs cannot be serialized: every load compiles
+        # this device's programs, or those of JAX 0.8, cannot be serialized: every load compiles
+        except (jax.errors.JaxRuntimeError, AttributeError):
             self.compiled = []
 
     def load(self) -> float:
