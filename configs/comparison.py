@@ -18,7 +18,7 @@ from configs.errors import ConfigError, Problems, suggest
 from configs.findings import read_rules
 from configs.frozen import Frozen
 from configs.load import ConfigValue, explain_errors, layer_from_map
-from configs.names import NAME, NAME_RULE, Kind, find
+from configs.names import NAME, NAME_RULE, Kind, find, project_folder
 from configs.read import CONFIG_ROOT, display_path, first_comment, origin_of, read_yaml, to_python
 from configs.topologies import GIB, find_topology
 from configs.trainers import TrainerName, trainer_class
@@ -284,11 +284,16 @@ def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
     """
     path = find("comparisons", name, root=root)
     data = read_yaml(path)
-    question = first_comment(path)
+    question, given = first_comment(path), {}
     problems = Problems()
+    own = project_folder()
+    if own is not None and path.is_relative_to(own):  # a file in a trainer's own clone
+        question = question or f"Do both versions train alike? {name}"
+        refs = any(isinstance(arm, dict) and arm.get("ref") for arm in to_python(data.get("arms") or []))
+        given = {"repository": str(own.parent)} if refs and "repository" not in data else {}
     if not question:
         problems.lines.append(f"{display_path(path)}:1: begin with a comment that says what is compared")
-    spec = problems.attempt(lambda: _load(path, data, Comparison, name=name, question=question))
+    spec = problems.attempt(lambda: _load(path, data, Comparison, name=name, question=question, **given))
     if "findings" in data:
         problems.attempt(lambda: read_rules(data["findings"], path))
     named: list[Named] = []

@@ -17,6 +17,16 @@ from tasks.extensions.invariants.twin_files import read_twin
 from tasks.extensions.invariants.twin_plans import plan_twins
 from tasks.resolve.typed_command import CASE, write_typed, write_typed_twin
 
+PROJECTS = """\
+trainer: command
+command: {argv: ["{python}", train.py]}
+target: cpu
+cases: [01_base]
+repeats: 1
+tolerances: default
+arms: [{name: baseline, ref: main}, {name: branch, ref: .}]
+"""
+
 
 def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@localhost", *words], cwd=folder, check=True)
@@ -167,6 +177,17 @@ def test_a_projects_comparison_is_found_from_its_subfolders(clone: Path, monkeyp
     assert find("comparisons", "tiny") == own / "tiny.yml"
     monkeypatch.chdir(clone.parent)
     assert "tiny" not in list_names("comparisons")
+
+
+def test_a_projects_comparison_needs_no_comment_and_no_repository(clone: Path) -> None:
+    own = clone / ".maxview" / "comparisons"
+    own.mkdir(parents=True)
+    (own / "tiny.yml").write_text(PROJECTS)
+    spec = load_comparison("tiny")
+    assert (spec.repository, spec.cases) == (str(clone), ("01_base",))
+    assert "tiny" in spec.question
+    (own / "tiny.yml").write_text(f"# Is it faster?\nrepository: /other\n{PROJECTS}")
+    assert (load_comparison("tiny").question, load_comparison("tiny").repository) == ("Is it faster?", "/other")
 
 
 def test_a_folder_above_the_clone_is_not_read(clone: Path) -> None:
