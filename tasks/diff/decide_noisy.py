@@ -83,7 +83,8 @@ def decide_noisy(
     used, allowed, share = effects["steady steps"], show_threshold(tolerance), expm1(within)
     shown, wanted, cost = show_effect(used, share), None, ""
     # the level that can prevent the verdict *same*: the steady steps, or the typical steps if the steady ones agree
-    name = "steady steps" if max(abs(end) for end in _ends(used)) > share else "typical steps"
+    # as logarithms: which arm is the baseline does not matter
+    name = "steady steps" if max(abs(end) for end in used.interval()) > within else "typical steps"
     verdict: Verdict
     judged = "steady steps"  # the level whose effect the row shows
     if beyond:
@@ -93,7 +94,7 @@ def decide_noisy(
         reason = f"{judged} {show_effect(used)}{chance_text}; {_describe_noise(used)}"
     elif excuse:
         verdict, reason = "same", f"noise by construction: {excuse}; measured {shown}"
-    elif name == "typical steps" and abs(expm1(effects[name].estimate)) <= share:
+    elif name == "typical steps" and abs(effects[name].estimate) <= within:
         verdict, reason = "same", f"steady steps {shown}, inside {allowed} ({tolerance.why}); {_describe_noise(used)}"
     else:
         verdict, remedy = "unknown", remedy or Remedy()
@@ -104,7 +105,7 @@ def decide_noisy(
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
         sooner = "" if used.sample.noise.pairs or remedy.instead or not wanted else SOONER
         mixed = MIXED_RUNS if significant else ""
-        reason = f"steady steps {shown}{also}: may be beyond {allowed}, and may be nothing{mixed}; {asked}{sooner}"
+        reason = f"steady steps {shown}{also}: too wide to tell a change beyond {allowed} from none{mixed}; {asked}{sooner}"
     low, high = _ends(used)
     return Decision(
         verdict=verdict,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from configs.verdict_rules import Tolerance
@@ -197,6 +197,7 @@ OTHER = {"improved": "regressed", "regressed": "improved"}
 
 
 @given(baseline=times, candidate=times, noise=noises)
+@example(baseline=[1.0, 1.0, 1.0, 1.0, 76.0, 1.0], candidate=[1.0, 1.0, 1.0, 1.0, 82.0, 1.0], noise=TPU)
 def test_swapping_the_arms_swaps_the_verdict(baseline: list[float], candidate: list[float], noise: Noise) -> None:
     there, back = noisy(baseline, candidate, noise), noisy(candidate, baseline, noise)
     assert back.verdict == OTHER.get(there.verdict, there.verdict)
