@@ -32,13 +32,13 @@ class FunctionSweep(Sweep):
 
     def _states(self) -> Iterator[tuple[str, Arrays]]:
         yield GIVEN, list(self.first)
-        for seed, name in enumerate(("drawn", "drawn again")):
-            yield name, self._changed(_Drawn(seed))
+        yield "drawn", self._changed(_Drawn(0))
+        yield from self._batches()
+        yield "drawn again", self._changed(_Drawn(1))
         for scale in SCALES:
             yield f"all × {scale:g}", self._changed(_Scaled(scale))
         yield TIES, self._changed(_round_to_few)
         yield ZERO, self._changed(_Scaled(0.0))
-        yield from self._batches()
         if self._counters():
             for number in self._grid():
                 yield f"counter {number:,}", self._with_counters(number)
