@@ -105,7 +105,7 @@ def decide_noisy(
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
         sooner = "" if used.sample.noise.pairs or remedy.instead or not wanted else SOONER
         mixed = MIXED_RUNS if significant else ""
-        reason = f"steady steps {shown}{also}: too wide to tell a change beyond {allowed} from none{mixed}; {asked}{sooner}"
+        reason = f"steady steps {shown}{also}: too wide to tell {allowed} from none{mixed}; {asked}{sooner}"
     low, high = _ends(used)
     return Decision(
         verdict=verdict,

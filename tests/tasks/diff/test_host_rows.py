@@ -26,7 +26,7 @@ def open_row(metric: str, low: float = -0.3, high: float = 0.5, verdict: Verdict
     return MetricDiff(
         metric=metric, title=known.title, unit="s", better="lower", rule="", group="ours", baseline=0.040,
         candidate=0.041, baseline_text="0.040", candidate_text="0.041", difference=0.001, difference_text="0.001",
-        verdict=verdict, reason="too wide to tell a change beyond ±5 % from none", threshold=0.002, threshold_text="±5 %",
+        verdict=verdict, reason="too wide to tell ±5 % from none", threshold=0.002, threshold_text="±5 %",
         effect=0.025, effect_low=low, effect_high=high, effect_text="+2.5 %", runs_wanted=9, cost_text="a minute",
     )  # fmt: skip
 

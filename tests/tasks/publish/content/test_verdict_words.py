@@ -17,8 +17,8 @@ from tasks.records import MetricDiff
             "equal to the last digit at all 10 common steps",
         ),
         (
-            "steady steps +0.0 % (-4.6 … +4.9): too wide to tell a change beyond ±2 % from none; run each arm 8 more times",
-            "steady steps +0.0 %: too wide to tell a change beyond ±2 % from none",
+            "steady steps +0.0 % (-4.6 … +4.9): too wide to tell ±2 % from none; run each arm 8 more times",
+            "steady steps +0.0 %: too wide to tell ±2 % from none",
         ),
         (
             "steady steps -0.2 % (-1.5 … +1.1), inside ±2 % (it repeats to 0.4 % (or so)); one run of each",
