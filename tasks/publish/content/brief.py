@@ -50,6 +50,7 @@ LAST_LINES, LAST_BYTES = 3, 4_096  # of a dead run's log
 LEAST_STEPS = 12  # fewer steps of an arm show no levels
 MAX_APART = 0.25  # relative distance of a value to the nearest drawn level
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # a stack frame in a traceback
+HOST = "the host between the steps"  # a part of the time in an explanation
 PER_STEP = (PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name)
 # rows that tell what is the same, if there is no proof by floors
 TELLING = ("loss_per_step", *PER_STEP, "function", "parameters", "checkpoints")
@@ -327,11 +328,9 @@ def tell_cost(record: ComparisonRecord, explained: Explanation) -> str:
     rows = explained.memory.buffers if explained.memory is not None and MEMORY.name in differ else ()
     more = [f"{(row.candidate_bytes - row.baseline_bytes) / 2**20:+,.2f} MiB of {row.what}" for row in rows[:1]]
     more = [f"{text} at {row.line.place}" if row.line else text for text, row in zip(more, rows, strict=False)]
-    times = (
-        explained.time.differences
-        if explained.time is not None and differ & {*PER_STEP, COMPILED_PROGRAMS.name}
-        else ()
-    )
+    times = explained.time.differences if explained.time is not None else ()
+    if not differ & set(PER_STEP):  # of the parts of a step only the host has a line where it compiles
+        times = tuple(row for row in times if row.line and row.what == HOST and COMPILED_PROGRAMS.name in differ)
     more += [row.sentence for row in times[:1] if row.sure]
     touched = [f"{line.commit}: {line.place}" for line in explained.lines[:1] if more]
     return "; ".join([*touched, *more][:2])
