@@ -41,6 +41,7 @@ from tasks.records import ArmSummary, ComparisonRecord, Explanation, MetricDiff,
 from tasks.records.function import show_relative
 from tasks.records.text import shorten, show_share, visible
 
+HOST = "the host between the steps"  # a part of the time in an explanation
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
 MAX_REF_LENGTH = 24  # characters of an arm in the title
 MAX_ROWS, MAX_TICKS = 4, 4
@@ -50,7 +51,6 @@ LAST_LINES, LAST_BYTES = 3, 4_096  # of a dead run's log
 LEAST_STEPS = 12  # fewer steps of an arm show no levels
 MAX_APART = 0.25  # relative distance of a value to the nearest drawn level
 FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')  # a stack frame in a traceback
-HOST = "the host between the steps"  # a part of the time in an explanation
 PER_STEP = (PROGRAM_TIME.name, STEP_TIME.name, CPU_TIME.name)
 # rows that tell what is the same, if there is no proof by floors
 TELLING = ("loss_per_step", *PER_STEP, "function", "parameters", "checkpoints")
