@@ -43,6 +43,7 @@ from tasks.records import ArmSummary, ComparisonRecord, Explanation, MetricDiff,
 from tasks.records.function import show_relative
 from tasks.records.text import shorten, show_share, tells_nothing, visible
 
+HOST = "the host between the steps"  # a part of the time in an explanation
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
 MAX_REF_LENGTH = 24  # characters of an arm in the title
 MAX_ROWS, MAX_TICKS = 4, 4
@@ -345,11 +346,9 @@ def tell_cost(record: ComparisonRecord, explained: Explanation) -> str:
     rows = explained.memory.buffers if explained.memory is not None and MEMORY.name in differ else ()
     more = [f"{(row.candidate_bytes - row.baseline_bytes) / 2**20:+,.2f} MiB of {row.what}" for row in rows[:1]]
     more = [f"{text} at {row.line.place}" if row.line else text for text, row in zip(more, rows, strict=False)]
-    times = (
-        explained.time.differences
-        if explained.time is not None and differ & {*PER_STEP, COMPILED_PROGRAMS.name}
-        else ()
-    )
+    times = explained.time.differences if explained.time is not None else ()
+    if not differ & set(PER_STEP):  # of the parts of a step only the host has a line where it compiles
+        times = tuple(row for row in times if row.line and row.what == HOST and COMPILED_PROGRAMS.name in differ)
     more += [row.sentence for row in times[:1] if row.sure]
     touched = [f"{line.commit}: {line.place}" for line in explained.lines[:1] if more]
     return "; ".join([*touched, *more][:2])

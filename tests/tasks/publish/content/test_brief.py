@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.publish.content.brief import (
+    HOST,
     Level,
     Strip,
     _agree,
@@ -17,7 +18,17 @@ from tasks.publish.content.brief import (
     tell_certainty,
 )
 from tasks.publish.content.row_values import show_percent, show_sides, show_values
-from tasks.records import CodeLine, ComparisonRecord, Explanation, Finding, Floor, FunctionComparison, MetricDiff
+from tasks.records import (
+    CodeLine,
+    ComparisonRecord,
+    Explanation,
+    Finding,
+    Floor,
+    FunctionComparison,
+    MetricDiff,
+    TimeDifference,
+    TimeExplanation,
+)
 from tasks.records.function import ResultGap
 from tasks.records.observation import Root, TensorComparison
 from tasks.records.text import show_interval, show_number
@@ -137,6 +148,23 @@ def test_why_a_function_is_not_evaluated_comes_before_the_place_where_the_progra
     silent = FunctionComparison(answer="not evaluated", sentence=why)
     update = {"rows": (row,), "verdict": "unknown", "findings": (), "function": silent, "floors": (OTHER_PROGRAM,)}
     assert make_brief(record_002.model_copy(update=update)).why == why
+
+
+@pytest.mark.parametrize(
+    ("what", "line", "named"),
+    [(HOST, True, True), (HOST, False, False), ("garbage collection of the host", True, False)],
+)
+def test_further_compiles_have_the_line_that_compiles_and_no_other_time(
+    what: str, line: bool, named: bool, record_002: ComparisonRecord, make_row: MakeRow
+) -> None:
+    row = make_row("compiled_programs", "Compiled programs", ("2", "40", "38"), "regressed", "differs by 38")
+    place = CodeLine(file="train.py", line=32, function="update") if line else None
+    slow = TimeDifference(what=what, baseline_s=0, candidate_s=1, candidate_line=place, sentence="slow at train.py:32")
+    spent = TimeExplanation(sentence="", steps=(20, 20), step_s=(0.1, 1.1), differences=(slow,))
+    update = {"rows": (row,), "verdict": "regressed", "findings": (), "floors": (), "function": None}
+    explanation = Explanation(headline="the programs are equal", time=spent)
+    brief = make_brief(record_002.model_copy(update=update | {"explanation": explanation}))
+    assert (brief.why == "slow at train.py:32") == named
 
 
 @pytest.mark.parametrize("is_beyond_run", [True, False])
