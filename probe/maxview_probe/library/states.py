@@ -1,6 +1,7 @@
 """Arguments beside the given ones, at which two functions are compared."""
 
 from collections.abc import Callable, Iterator
+from math import hypot
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ GIVEN = "as given"
 ZERO, TIES, BROKEN = "all × 0", "tied values", "a value that is NaN"
 HARMLESS = (ZERO, TIES, BROKEN)  # states in which functions that are equal almost everywhere may differ
 SCALES = (1e-3, 10.0, 1e3)
+CLEAR = 1e-2  # share of the norm of all results: after such a difference at the given arguments no state is needed
 FEW = 2  # an array of so few different values is a mask: drawn anew, it has the same values
 
 
@@ -21,6 +23,7 @@ class FunctionSweep(Sweep):
     """
 
     every = False  # also states for conditions that have gone both ways
+    differs = False  # clearly, at the last state
 
     def arguments_of(self, name: str) -> Arrays:
         """Return the arguments of a state. They are made again: all states at once may not fit into memory."""
@@ -32,6 +35,8 @@ class FunctionSweep(Sweep):
 
     def _states(self) -> Iterator[tuple[str, Arrays]]:
         yield GIVEN, list(self.first)
+        if self.differs and not self.every:
+            return
         yield "drawn", self._changed(_Drawn(0))
         yield from self._batches()
         yield "drawn again", self._changed(_Drawn(1))
@@ -52,6 +57,12 @@ class FunctionSweep(Sweep):
             if not (self.every or self._one_sided()):
                 return
             yield f"all × {scale:g}", self._changed(_Scaled(scale))
+
+    def _measure(self, given: Arrays) -> list[dict[str, Any]]:
+        rows = super()._measure(given)
+        gap, norm = (hypot(*(row.get(key) or 0.0 for row in rows)) for key in ("float64", "norm"))
+        self.differs = gap > CLEAR * norm
+        return rows
 
     def _changed(self, change: Callable[[Any], Any]) -> Arrays:
         given = list(self.first)

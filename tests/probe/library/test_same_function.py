@@ -217,6 +217,17 @@ def test_a_change_in_place_has_a_sentence() -> None:
         mv.same_function(lambda x: x * 2, lambda x: x, 2.0)
 
 
+def test_a_result_that_is_zero_ends_no_search() -> None:
+    """One sum is 0 and the other 1e-17: no reason to look at no other arguments."""
+
+    def ends(x: Any, last: float) -> Any:
+        return (x - x.mean()).sum() * 1e-3, jnp.where(x.sum() > 1e4, last * x, x)
+
+    found = mv.same_function(lambda x: ends(x, 1.0), lambda x: (0 * x.sum(), ends(x, 2.0)[1]), X)
+    assert not found.same
+    assert found.gaps[0].state.startswith(("all ×", "x ×"))
+
+
 def test_functions_in_float64_are_compared_as_they_are() -> None:
     with jax.enable_x64(True):
         x = X.astype(np.float64)
