@@ -5,20 +5,27 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from math import hypot, inf
 from typing import Any
 
 import jax
 import numpy as np
+from jaxlib.mlir import ir
 
-from maxview_probe.evaluate.compare_function import WideText, distance, list_float_types, to_float64, widen_both
-from maxview_probe.evaluate.conditions import Condition
+from maxview_probe.evaluate.compare_function import distance, list_float_types, to_float64
+from maxview_probe.evaluate.conditions import (
+    Condition,
+    expose_conditions,
+    find_own_conditions,
+    list_conditions,
+)
 from maxview_probe.evaluate.limits import FAR, GROUP_SHARE, NOISE, SAME
 from maxview_probe.evaluate.match import ArrayOrigin
 from maxview_probe.evaluate.recorded_step import mlir_context, parse_program
 from maxview_probe.evaluate.run_program import RunnableProgram
 from maxview_probe.evaluate.sweep import SweptArm
-from maxview_probe.evaluate.widen import as_run
+from maxview_probe.evaluate.widen import as_run, widen_program
 from maxview_probe.library.constants import Constants, find_shifts
 from maxview_probe.library.errors import CannotCompare, in_user_terms, name_functions, shorten
 from maxview_probe.library.result import Gap, Result, Root, Rounding
@@ -30,6 +37,7 @@ SWEEP_S = 20.0  # after this no further state is begun
 DRAWN = 1e-9  # limit at drawn arguments, which are as large as the given ones
 CONFIRMED = 3  # states at which a difference is looked at, operation by operation
 CPU = "cpu"
+SHARED = 60  # conditions of a program up to which those are watched, too, that both programs have
 CONSTANTS = {"f32": 1e-4, "bf16": 0.1, "f16": 0.01}  # larger differences are not looked for in rounded constants
 _INFINITE = re.compile(
     r"(?:stablehlo\.(?:broadcast_in_dim|convert|reshape)\[[^\]]*\]\()*dense<0x(?:FF8|7F8|FC0|7C0|FFF|7FF)0+> "
@@ -56,7 +64,7 @@ def compare(old: Callable[..., Any], new: Callable[..., Any], args: Sequence[Any
         texts = _widen(traced, names)
         programs = _compile(traced, texts, names)
         first = [to_float64(one) for one in given]
-        arms = tuple(SweptArm(wide, text.own) for (_, wide), text in zip(programs, texts, strict=True))
+        arms = tuple(SweptArm(wide, text.watched) for (_, wide), text in zip(programs, texts, strict=True))
         exact = [arm.run(first) for arm in arms]
         _refuse_nan(traced, exact, names)
         rounding = _measure_rounding(traced, programs, given, exact, kind)
@@ -84,6 +92,16 @@ def compare(old: Callable[..., Any], new: Callable[..., Any], args: Sequence[Any
         names=names,
         seconds=time.monotonic() - began,
     )
+
+
+@dataclass(frozen=True)
+class _Wide:
+    """A program in float64 that also returns the ways of its watched conditions."""
+
+    text: str
+    watched: Sequence[Condition]
+    alone: frozenset[int]  # numbers of the conditions that the other program lacks
+    hidden: int  # of these, in parts whose ways cannot be returned
 
 
 class _Swept:
@@ -126,7 +144,7 @@ class _Swept:
         return (), ()
 
 
-def _without_rounded_constants(swept: _Swept, texts: Sequence[WideText], gaps: Sequence[Gap]) -> _Swept | None:
+def _without_rounded_constants(swept: _Swept, texts: Sequence[_Wide], gaps: Sequence[Gap]) -> _Swept | None:
     """Return the comparison with constants before their rounding, if they are all that differs; else None."""
     places = {slot.meaning: n for n, slot in enumerate(swept.traced[1].outputs)}
     left, right = (Constants(text.text, one.devices, CPU) for text, one in zip(texts, swept.traced, strict=True))
@@ -134,7 +152,7 @@ def _without_rounded_constants(swept: _Swept, texts: Sequence[WideText], gaps: S
     if shifts is None:
         return None
     arms = [
-        SweptArm(RunnableProgram(side.rewrite(its), side.devices, quickly=True, platform=CPU), text.own)
+        SweptArm(RunnableProgram(side.rewrite(its), side.devices, quickly=True, platform=CPU), text.watched)
         for side, its, text in zip((left, right), shifts, texts, strict=True)
     ]
     again = _Swept(swept.traced, (arms[0], arms[1]), swept.first)
@@ -170,17 +188,32 @@ def program_of(text: str) -> str:
     return re.sub(r"@[\w.$-]+", lambda name: numbers.setdefault(name[0], f"@{len(numbers)}"), text)
 
 
-def _widen(traced: Sequence[TracedFunction], names: Sequence[str]) -> list[WideText]:
-    try:
-        return widen_both(traced)  # type: ignore[arg-type]  # reads the texts alone
-    except ValueError as error:
-        arm, _, text = str(error).partition(": ")
-        name = names[arm == "candidate"]
-        raise CannotCompare(f"{name} has no float64 form: {text.replace('the step', 'it')}") from None
+def _widen(traced: Sequence[TracedFunction], names: Sequence[str]) -> list[_Wide]:
+    texts, conditions = [], []
+    for name, one in zip(names, traced, strict=True):
+        try:
+            with mlir_context():
+                texts.append(widen_program(one.text, with_places=True))
+                conditions.append(list_conditions(texts[-1]))
+        except ValueError as error:
+            reason = str(error).replace("the step", "it")
+            raise CannotCompare(f"{name} has no float64 form: {reason}") from None
+    found = []
+    for text, mine, other in zip(texts, conditions, reversed(conditions), strict=True):
+        own = find_own_conditions(mine, other)
+        chosen = list(mine) if len(mine) <= SHARED else own
+        try:
+            with mlir_context():
+                exposed, watched = expose_conditions(text, chosen)
+        except (ir.MLIRError, ValueError):
+            exposed, watched = text, []
+        alone = frozenset(one.number for one in own)
+        found.append(_Wide(exposed, watched, alone, len(alone - {one.number for one in watched})))
+    return found
 
 
 def _compile(
-    traced: Sequence[TracedFunction], texts: Sequence[WideText], names: Sequence[str]
+    traced: Sequence[TracedFunction], texts: Sequence[_Wide], names: Sequence[str]
 ) -> list[tuple[RunnableProgram, RunnableProgram]]:
     """Return each function's program, as it is and in float64."""
     with in_user_terms(" or ".join(names), "compiled for a processor"), mlir_context():
@@ -262,14 +295,15 @@ def _norms(rows: Sequence[dict[str, Any]]) -> list[float]:
     return [max(row["norm"] or 0.0, GROUP_SHARE * groups[row["role"] == GRADIENT]) for row in rows]
 
 
-def _list_untried(arms: Sequence[SweptArm], texts: Sequence[WideText]) -> list[str]:
+def _list_untried(arms: Sequence[SweptArm], texts: Sequence[_Wide]) -> list[str]:
     """Return the lines of conditions without a counterpart that went one way in every state."""
-    kinds = [Counter((*one.constants, one.end) for one in arm.conditions) for arm in arms]
+    alone = [[one for one in text.watched if one.number in text.alone] for text in texts]
+    kinds = [Counter((*one.constants, one.end) for one in side) for side in alone]
     found = []
     for n, arm in enumerate(arms):
-        new = kinds[n] - kinds[1 - n]
-        alone = [one for one in arm.one_sided() if new[(*one.constants, one.end)] and not _is_harmless(one)]
-        found += list(dict.fromkeys(_say_condition(one) for one in alone))
+        new, own = kinds[n] - kinds[1 - n], texts[n].alone
+        left = [one for one in arm.one_sided() if one.number in own and new[(*one.constants, one.end)]]
+        found += list(dict.fromkeys(_say_condition(one) for one in left if not _is_harmless(one)))
     if hidden := sum(text.hidden for text in texts):
         found.append(f"{hidden} conditions that cannot be watched")
     return found

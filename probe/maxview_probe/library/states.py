@@ -56,7 +56,8 @@ class FunctionSweep(Sweep):
         for scale in SEARCHED:
             if not (self.every or self._one_sided()):
                 return
-            yield f"all × {scale:g}", self._changed(_Scaled(scale))
+            for signed in (scale, -scale):
+                yield f"all × {signed:g}", self._changed(_Scaled(signed))
 
     def _measure(self, given: Arrays) -> list[dict[str, Any]]:
         rows = super()._measure(given)
@@ -91,7 +92,8 @@ class _Scaled:
         self.scale = scale
 
     def __call__(self, value: Any) -> Any:
-        return value if _is_bounded(value) else value * self.scale
+        keeps_sign = bool(value.size and value.min() >= 0)
+        return value if _is_bounded(value) else value * (abs(self.scale) if keeps_sign else self.scale)
 
 
 class _Drawn:
