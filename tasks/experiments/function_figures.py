@@ -122,20 +122,29 @@ def _gap(state: Mapping[str, Any], row: Row, size: float) -> ResultGap:
 def judge_conditions(arms: Sequence[Mapping[str, Any]], roots: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return what the conditions that only one arm has leave unknown, and what they leave unsure; a sentence each.
 
-    Unknown: conditions of one arm, without a counterpart in the other, that all went one way. roots: the checkouts.
+    Unknown: conditions of one arm, without a counterpart in the other, that all went one way, and selections that
+    both arms have, if the side that differs was never taken. roots: the checkouts.
     """
     if not arms:
         return [], []
-    kinds = [Counter((*one["constants"], one["end"]) for one in arm["all"]) for arm in arms]
-    gaps, doubts = [], []
+    kinds = [Counter((*one["constants"], one["end"]) for one in arm["all"] if not one.get("side")) for arm in arms]
+    gaps, doubts = list[str](), list[str]()
+    sides = [
+        _say_condition(one, root)
+        for arm, root in zip(arms, roots, strict=True)
+        for one in arm["one_sided"]
+        if one.get("side")
+    ]
+    if sides:
+        gaps.append(f"{_list_places(sides)} never took the side that differs, in every state that was tried")
     for n, (arm, root) in enumerate(zip(arms, roots, strict=True)):
         new = kinds[n] - kinds[1 - n]
-        alone = [one for one in arm["one_sided"] if new[(*one["constants"], one["end"])]]
-        places = list(dict.fromkeys(_say_condition(one, root) for one in arm["one_sided"]))
-        if not places:
+        one_sided = [one for one in arm["one_sided"] if not one.get("side")]
+        alone = [one for one in one_sided if new[(*one["constants"], one["end"])]]
+        if not one_sided:
             continue
-        more = f" and {len(places) - SHOWN_PLACES} more" if len(places) > SHOWN_PLACES else ""
-        sentence = f"{'; '.join(places[:SHOWN_PLACES])}{more} went one way only, in every state that was tried"
+        places = _list_places([_say_condition(one, root) for one in one_sided])
+        sentence = f"{places} went one way only, in every state that was tried"
         if alone and len(alone) == new.total():
             gaps.append(sentence)
         else:
@@ -144,6 +153,11 @@ def judge_conditions(arms: Sequence[Mapping[str, Any]], roots: Sequence[str]) ->
     if hidden:
         doubts.append(f"{counted(hidden, 'condition')} of the difference cannot be watched")
     return gaps, doubts
+
+
+def _list_places(places: Sequence[str]) -> str:
+    once = list(dict.fromkeys(places))
+    return "; ".join(once[:SHOWN_PLACES]) + (f" and {len(once) - SHOWN_PLACES} more" * (len(once) > SHOWN_PLACES))
 
 
 def _say_lost(measured: Mapping[str, Any]) -> Iterable[str]:
@@ -159,7 +173,8 @@ def _say_condition(condition: Mapping[str, Any], root: str) -> str:
         return "a condition without a source line"
     text = linecache.getline(file, line).strip().rstrip(":")
     return f"{file.removeprefix(f'{root}/')}:{line}" + (
-        f" `{text[:MAX_CODE]}{'…' * (len(text) > MAX_CODE)}`" if text else ""
+        # a headline ends a sentence's part at a colon
+        f" `{text[:MAX_CODE]}{'…' * (len(text) > MAX_CODE)}`" if text and ": " not in text[:MAX_CODE] else ""
     )
 
 

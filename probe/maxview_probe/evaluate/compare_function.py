@@ -27,8 +27,10 @@ from jaxlib.mlir import ir
 from maxview_probe.evaluate.conditions import (
     Condition,
     expose_conditions,
+    find_other_sides,
     find_own_conditions,
     list_conditions,
+    list_selections,
 )
 from maxview_probe.evaluate.match import ArrayOrigin, find_layer_axes, match
 from maxview_probe.evaluate.recorded_step import RecordedStep, Slot, mlir_context
@@ -69,14 +71,17 @@ class WideText:
 
 def widen_both(steps: Sequence[RecordedStep]) -> list[WideText]:
     """Return both steps' programs in float64. Raises NoFunction, ValueError, with the arm's name."""
-    texts, conditions = [], []
+    texts, conditions, selections = [], [], []
     for arm, step in zip(("baseline", "candidate"), steps, strict=True):
         with naming(arm), mlir_context():
             texts.append(widen_program(step.text, with_places=True))
             conditions.append(list_conditions(texts[-1]))
+            selections.append(list_selections(texts[-1]))
     found = []
-    for text, mine, other in zip(texts, conditions, reversed(conditions), strict=True):
-        own = find_own_conditions(mine, other)
+    pairs = zip(texts, zip(conditions, selections, strict=True), strict=True)
+    others = zip(reversed(conditions), reversed(selections), strict=True)
+    for (text, (mine, sides)), (other, other_sides) in zip(pairs, others, strict=True):
+        own = [*find_own_conditions(mine, other), *find_other_sides(sides, other_sides)]
         try:
             with mlir_context():
                 exposed, watched = expose_conditions(text, own)

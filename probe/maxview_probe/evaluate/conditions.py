@@ -3,8 +3,11 @@
 A condition is a comparison, a test for finite values, a minimum, a maximum, or an end of a clamp. Two real analytic
 functions that agree at a generic point agree in the whole region in which all conditions have the same results: so
 agreement at some states says nothing of the other side of a condition that never went there.
+
+A condition that both programs have may lead to a side that only one of them has: such sides are watched, too.
 """
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +20,11 @@ from maxview_probe.evaluate.recorded_step import find_main, parse_program
 from maxview_probe.evaluate.widen import walk
 
 DEPTH = 4  # operations before a condition that belong to its fingerprint
+SIDE_DEPTH = 12  # operations before a selection that belong to its sides
 MAX_WATCHED = 200
+BRANCHES = 1_000_000  # added to the numbers of selections
 _EXTREMES = {"stablehlo.minimum": "LT", "stablehlo.maximum": "GT"}
+_COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "multiply", "minimum", "maximum", "and", "or"))
 _REDUCERS = frozenset({
     "stablehlo.sort", "stablehlo.reduce", "stablehlo.scatter", "stablehlo.select_and_scatter", "stablehlo.map",
     "stablehlo.reduce_window", "stablehlo.all_reduce", "stablehlo.reduce_scatter",
@@ -39,6 +45,14 @@ class Condition:
     line: int
     constants: tuple[float, ...] = ()  # scalars that it compares with
     end: str = ""  # "below" or "above", of a clamp
+    # of a selection: the result, "true" or "false", with which it takes the side that the other program lacks
+    side: str = ""
+    operand: int = 0  # of the selection: its condition
+
+    @property
+    def wanted(self) -> frozenset[bool]:
+        """The results that should be seen."""
+        return frozenset((True, False) if not self.side else (self.side == "true",))
 
     @property
     def place(self) -> str:
@@ -63,6 +77,138 @@ def _conditions_of(module: Any) -> Iterator[tuple[Any, Condition]]:
         for end in ends:
             yield operation, Condition(number, f"{print_}{end}", file, line, constants, end)
             number += 1
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A selection between two sides: fingerprints of its condition and of what it takes if that is true, or false."""
+
+    number: int
+    condition: str
+    true: str
+    false: str
+    file: str
+    line: int
+    constants: tuple[float, ...]
+    operand: int = 0  # of the operation: the condition
+
+
+def list_selections(text: str) -> list[Selection]:
+    """Return all selections of a program between two sides. Needs a context of MLIR."""
+    return [found for _, found in _selections_of(parse_program(text))]
+
+
+def _selections_of(module: Any) -> Iterator[tuple[Any, Selection]]:
+    number, callers, known = BRANCHES, _find_callers(module), dict[Any, str]()
+    selecting = _find_selecting_functions(module)
+    for operation in walk(module.operation):
+        operands, at = list(operation.operands), 0
+        if operation.name == "func.call":
+            order = selecting.get(ir.FlatSymbolRefAttr(operation.attributes["callee"]).value)
+            if order is None:
+                continue
+            at = order[0]
+            condition, true, false = (operands[n] for n in order)
+            sides = [_digest(one, SIDE_DEPTH, known) for one in (true, false)]
+        elif operation.name == "stablehlo.select":
+            condition, true, false = operands
+            sides = [_digest(one, SIDE_DEPTH, known) for one in (true, false)]
+        elif operation.name in ("stablehlo.case", "stablehlo.if") and len(operation.regions) == 2:
+            (condition,) = operands
+            sides = [_digest_region(region, known) for region in operation.regions]
+            sides = sides[::-1] if operation.name == "stablehlo.case" else sides  # the first region is index 0
+        else:
+            continue
+        if _is_in_reducer(operation):
+            continue
+        file, line = _find_place(operation, callers)
+        constants = tuple(_constants_before(condition))
+        yield (
+            operation,
+            Selection(number, _fingerprint_value(condition, DEPTH), sides[0], sides[1], file, line, constants, at),
+        )
+        number += 1
+
+
+def _find_selecting_functions(module: Any) -> dict[str, list[int]]:
+    """Return function → its arguments for the condition and both sides, of functions like `jnp.where` lowers to."""
+    found = {}
+    for held in module.body.operations:
+        function = held.operation
+        if function.name != "func.func" or not len(function.regions[0].blocks):
+            continue
+        selects = [
+            one.operation
+            for one in function.regions[0].blocks[0].operations
+            if one.operation.name == "stablehlo.select"
+        ]
+        order = [_argument_before(one) for one in selects[0].operands] if len(selects) == 1 else []
+        if order and None not in order and len(set(order)) == len(order):
+            found[ir.StringAttr(function.attributes["sym_name"]).value] = [int(n) for n in order if n is not None]
+    return found
+
+
+def _argument_before(value: Any) -> int | None:
+    """Return the number of the function's argument that a value is, perhaps in another shape or type; else None."""
+    for _ in range(4):
+        if is_argument(value):
+            return int(ir.BlockArgument(value).arg_number)
+        operation = getattr(value.owner, "operation", value.owner)
+        if operation.name not in ("stablehlo.broadcast_in_dim", "stablehlo.convert", "stablehlo.reshape"):
+            return None
+        value = operation.operands[0]
+    return None
+
+
+def _digest_region(region: Any, known: dict[Any, str]) -> str:
+    return _hash(*(_digest(one, SIDE_DEPTH, known) for one in _last(region.blocks[0]).operands))
+
+
+def _digest(value: Any, depth: int, known: dict[Any, str]) -> str:
+    """Return a hash of the operations before a value, up to a depth."""
+    if is_argument(value) or depth <= 0:
+        return str(value.type)
+    if (value, depth) not in known:
+        operation = getattr(value.owner, "operation", value.owner)
+        number = next(n for n, one in enumerate(operation.results) if one == value)
+        inner = (_digest_region(region, known) for region in operation.regions if depth > 1 and len(region.blocks))
+        before = [_digest(one, depth - 1, known) for one in operation.operands]
+        if operation.name in _COMMUTATIVE:
+            before.sort()
+        known[value, depth] = _hash(_fingerprint(operation, 0), str(number), *before, *inner)
+    return known[value, depth]
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _constants_before(value: Any, depth: int = 4) -> Iterator[float]:
+    """Yield the numbers with which the comparisons before a condition compare."""
+    if is_argument(value) or not depth:
+        return
+    operation = getattr(value.owner, "operation", value.owner)
+    for one in operation.operands:
+        if operation.name == "stablehlo.compare":
+            if (number := _constant(one)) is not None:
+                yield number
+        elif operation.name != "func.call":
+            yield from _constants_before(one, depth - 1)
+
+
+def find_other_sides(mine: Sequence[Selection], other: Sequence[Selection]) -> list[Condition]:
+    """Return the selections of one program with one side that the other program's selection lacks."""
+    theirs = {(one.condition, one.true, one.false) for one in other}
+    like_false, like_true = ({(one.condition, getattr(one, side)) for one in other} for side in ("false", "true"))
+    found = []
+    for one in mine:
+        if (one.condition, one.true, one.false) in theirs:
+            continue
+        side = "true" if (one.condition, one.false) in like_false else ""
+        side = side or ("false" if (one.condition, one.true) in like_true else "")
+        if side:
+            found.append(Condition(one.number, one.condition, one.file, one.line, one.constants, "", side, one.operand))
+    return found[:MAX_WATCHED]
 
 
 def _ends(operation: Any) -> Sequence[str]:
@@ -212,6 +358,10 @@ def expose_conditions(text: str, chosen: Sequence[Condition]) -> tuple[str, list
     for operation, condition in _conditions_of(module):
         if condition.number in numbers:
             places.setdefault(_key(operation), []).append(condition)
+    selected = {one.number: one for one in chosen if one.side}
+    for operation, selection in _selections_of(module) if selected else ():
+        if selection.number in selected:
+            places.setdefault(_key(operation), []).append(selected[selection.number])
     exposure = _Exposure(module, places)
     main = find_main(module)
     flags = exposure.function("main", main)
@@ -360,12 +510,21 @@ class _Exposure:
 def _truth(operation: Any, condition: Condition) -> Any:
     """Return the array of booleans of a condition, made at the current insertion point."""
     operands = list(operation.operands)
+    if condition.side:
+        truth = operands[condition.operand]
+        return truth if str(truth.type.element_type) == "i1" else _is_not_zero(truth)
     if operation.name in ("stablehlo.compare", "stablehlo.is_finite"):
         return operation.results[0]
     if operation.name == "stablehlo.clamp":
         low, value, high = operands
         return _compare(value, low, "LT") if condition.end == "below" else _compare(value, high, "GT")
     return _compare(operands[0], operands[1], _EXTREMES[operation.name])
+
+
+def _is_not_zero(index: Any) -> Any:
+    zero = ir.Attribute.parse(f"dense<0> : {index.type}")
+    constant = ir.Operation.create("stablehlo.constant", results=[index.type], attributes={"value": zero}).results[0]
+    return _compare(index, constant, "NE")
 
 
 def _compare(left: Any, right: Any, direction: str) -> Any:

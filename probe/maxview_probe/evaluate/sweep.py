@@ -51,8 +51,8 @@ class SweptArm:
         return results[:count]
 
     def one_sided(self) -> list[Condition]:
-        """Return the conditions that have not gone both ways."""
-        return [one for one in self.conditions if len(self.ways.get(one.number, ())) < 2]
+        """Return the conditions that have not gone both ways, and the selections whose own side was not taken."""
+        return [one for one in self.conditions if not one.wanted <= self.ways.get(one.number, set())]
 
 
 @dataclass

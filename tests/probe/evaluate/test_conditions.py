@@ -11,8 +11,10 @@ import pytest
 
 from maxview_probe.evaluate.conditions import (
     expose_conditions,
+    find_other_sides,
     find_own_conditions,
     list_conditions,
+    list_selections,
     read_ways,
 )
 from maxview_probe.evaluate.recorded_step import mlir_context
@@ -119,3 +121,59 @@ def test_only_conditions_without_a_counterpart_are_the_arms_own() -> None:
     assert find_own_conditions(left, right) == []
     (own,) = find_own_conditions(right, left)
     assert own.constants == (1000.0,)
+
+
+# ---------------------------------------------------------------- a condition that both have, with another side
+
+
+def halve(x: Any, by: float) -> Any:
+    smaller = by * x
+    return jnp.where(jnp.linalg.norm(x) > 1000.0, smaller, x)
+
+
+def branch(x: Any, by: float) -> Any:
+    return jax.lax.cond(x.sum() > 1000.0, lambda y: jnp.tanh(y) * by, lambda y: y, x)
+
+
+def guard(x: Any, by: float) -> Any:
+    return jax.lax.scan(lambda c, one: (jnp.where(c < 1000.0, c + one, c * by), c), 0.0, x)
+
+
+@pytest.mark.parametrize(
+    ("function", "side", "taken"), [(halve, "true", 1e4), (branch, "true", 1e4), (guard, "false", 1e4)]
+)
+def test_a_side_that_only_one_program_has_is_watched(function: Callable[..., Any], side: str, taken: float) -> None:
+    before, after = (lower(lambda x, by=by: function(x, by), X) for by in (0.5, 0.4))
+    with mlir_context():
+        sides = find_other_sides(list_selections(after), list_selections(before))
+        assert [one.side for one in sides] == [side]
+        exposed, watched = expose_conditions(after, sides)
+    assert watched == sides
+    assert sides[0].file == HERE
+    assert 1000.0 in sides[0].constants
+    program, seen = RunnableProgram(exposed, 1, quickly=True), dict[int, set[bool]]()
+    for scale, ways in ((1.0, {side != "true"}), (taken, {True, False})):
+        given = (scale * X).astype(np.float32)
+        results = program([given])
+        wanted = jax.tree.leaves(function(given, 0.4))
+        for got, value in zip(results, wanted, strict=False):
+            np.testing.assert_allclose(got, value, rtol=1e-5)
+        read_ways(watched, results[len(wanted) :], seen)
+        if function is not guard:
+            assert seen[sides[0].number] == ways
+    assert sides[0].wanted <= seen[sides[0].number]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda x: jnp.where(x > 1, jnp.sin(x) / 2, 0.0) * 3,  # behind the selection
+        lambda x: jnp.where(x + 1 > 1, jnp.sin(x) / 2, 0.0),  # its condition, which is the arm's own
+    ],
+)
+def test_equal_sides_are_not_watched(after: Callable[..., Any]) -> None:
+    with mlir_context():
+        mine, other = (
+            list_selections(lower(one, X)) for one in (after, lambda x: jnp.where(x > 1, jnp.sin(x) / 2, 0.0))
+        )
+        assert not find_other_sides(mine, other)
