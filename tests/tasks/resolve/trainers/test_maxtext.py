@@ -247,6 +247,7 @@ def test_files_without_metrics(tmp_path: Path) -> None:
         read_maxtext_metrics(path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arm", ["linen", "nnx"])
 def test_a_real_training(arm: str, config: Callable[..., TrainConfig], real_python: Path, tmp_path: Path) -> None:
     maxtext = find_maxtext(real_python)
