@@ -129,7 +129,7 @@ def holding(tmp_path: Path, user_environment: dict[str, str]) -> Holding:
     place = tmp_path / "python"
     venv.create(place, with_pip=False, symlinks=True)
     (packages,) = place.glob("lib/python*/site-packages")
-    lines = (sysconfig.get_path("purelib"), str(HELD), "import wait_at_step")
+    lines = (sysconfig.get_path("purelib"), str(ROOT / "probe"), str(HELD), "import wait_at_step")
     (packages / "waits.pth").write_text("\n".join(lines) + "\n")
     return Holding(place / "bin" / "python", user_environment, tmp_path / "go")
 

@@ -67,6 +67,7 @@ def test_another_initializer_is_a_change_though_the_program_is_one(maxview: Maxv
     assert row["reason"].endswith("differ: decoder.layers.self_attention.query.kernel")
 
 
+@pytest.mark.by_hand  # 18 commands: two minutes of the processor
 def test_a_page_keeps_words_proofs_and_rounds_in_every_order(maxview: Maxview, clone: Path, tmp_path: Path) -> None:
     """Three commands for one pair; the turns of `--only time` are shorter than those of `--only function,time`.
 
@@ -133,7 +134,13 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@localhost", *words], cwd=folder, check=True)
 
 
-@pytest.mark.parametrize(("branch", "verdict", "status"), [("rounds", "same", 0), ("changes", "changed", 1)])
+@pytest.mark.parametrize(
+    ("branch", "verdict", "status"),
+    [
+        ("rounds", "same", 0),
+        pytest.param("changes", "changed", 1, marks=pytest.mark.by_hand),  # CI asks it of a typed command
+    ],
+)
 def test_a_branch_that_rounds_is_the_same_and_a_changed_constant_is_not(
     maxview: Maxview, clone: Path, branch: str, verdict: str, status: int
 ) -> None:

@@ -32,7 +32,8 @@ def compiler(tmp_path: Path) -> Path:
     place = tmp_path / "python"
     venv.create(place, with_pip=False, symlinks=True)
     (packages,) = place.glob("lib/python*/site-packages")
-    lines = (sysconfig.get_path("purelib"), str(ROOT / "tests" / "standins" / "compiler"), "import leave_sample")
+    own = (str(ROOT / "probe"), str(ROOT / "tests" / "standins" / "compiler"))
+    lines = (sysconfig.get_path("purelib"), *own, "import leave_sample")
     (packages / "compiler.pth").write_text("\n".join(lines) + "\n")
     known = packages / "libtpu-0.0.50.dist-info"
     known.mkdir()
