@@ -99,7 +99,7 @@ def list_selections(text: str) -> list[Selection]:
 
 
 def _selections_of(module: Any) -> Iterator[tuple[Any, Selection]]:
-    number, callers, known = BRANCHES, _find_callers(module), dict[Any, str]()
+    number, callers, known = BRANCHES, _find_callers(module), _Digests(module)
     selecting = _find_selecting_functions(module)
     for operation in walk(module.operation):
         operands, at = list(operation.operands), 0
@@ -109,13 +109,13 @@ def _selections_of(module: Any) -> Iterator[tuple[Any, Selection]]:
                 continue
             at = order[0]
             condition, true, false = (operands[n] for n in order)
-            sides = [_digest(one, SIDE_DEPTH, known) for one in (true, false)]
+            sides = [known.value(one, SIDE_DEPTH) for one in (true, false)]
         elif operation.name == "stablehlo.select":
             condition, true, false = operands
-            sides = [_digest(one, SIDE_DEPTH, known) for one in (true, false)]
+            sides = [known.value(one, SIDE_DEPTH) for one in (true, false)]
         elif operation.name in ("stablehlo.case", "stablehlo.if") and len(operation.regions) == 2:
             (condition,) = operands
-            sides = [_digest_region(region, known) for region in operation.regions]
+            sides = [known.block(region.blocks[0], SIDE_DEPTH) for region in operation.regions]
             sides = sides[::-1] if operation.name == "stablehlo.case" else sides  # the first region is index 0
         else:
             continue
@@ -160,23 +160,39 @@ def _argument_before(value: Any) -> int | None:
     return None
 
 
-def _digest_region(region: Any, known: dict[Any, str]) -> str:
-    return _hash(*(_digest(one, SIDE_DEPTH, known) for one in _last(region.blocks[0]).operands))
+class _Digests:
+    """Hashes of the operations before a value, up to a depth. Names of functions do not count: their bodies do."""
 
+    def __init__(self, module: Any):
+        self.bodies = {
+            ir.StringAttr(held.operation.attributes["sym_name"]).value: held.operation.regions[0]
+            for held in module.body.operations
+            if held.operation.name == "func.func"
+        }
+        self.known: dict[Any, str] = {}
 
-def _digest(value: Any, depth: int, known: dict[Any, str]) -> str:
-    """Return a hash of the operations before a value, up to a depth."""
-    if is_argument(value) or depth <= 0:
-        return str(value.type)
-    if (value, depth) not in known:
-        operation = getattr(value.owner, "operation", value.owner)
-        number = next(n for n, one in enumerate(operation.results) if one == value)
-        inner = (_digest_region(region, known) for region in operation.regions if depth > 1 and len(region.blocks))
-        before = [_digest(one, depth - 1, known) for one in operation.operands]
-        if operation.name in _COMMUTATIVE:
-            before.sort()
-        known[value, depth] = _hash(_fingerprint(operation, 0), str(number), *before, *inner)
-    return known[value, depth]
+    def value(self, value: Any, depth: int) -> str:
+        """Return the hash of a value."""
+        if is_argument(value) or depth <= 0:
+            return str(value.type)
+        if (value, depth) not in self.known:
+            operation = getattr(value.owner, "operation", value.owner)
+            number = next(n for n, one in enumerate(operation.results) if one == value)
+            before = [self.value(one, depth - 1) for one in operation.operands]
+            if operation.name in _COMMUTATIVE:
+                before.sort()
+            if operation.name == "func.call":
+                callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+                head, regions = operation.name, [self.bodies[callee]] if callee in self.bodies else []
+            else:
+                head, regions = _fingerprint(operation, 0), list(operation.regions)
+            inner = [self.block(one.blocks[0], depth - 1) for one in regions if depth > 1 and len(one.blocks)]
+            self.known[value, depth] = _hash(head, str(number), *before, *inner)
+        return self.known[value, depth]
+
+    def block(self, block: Any, depth: int) -> str:
+        """Return the hash of what a block returns."""
+        return _hash(*(self.value(one, depth) for one in _last(block).operands))
 
 
 def _hash(*parts: str) -> str:
@@ -202,7 +218,7 @@ def find_other_sides(mine: Sequence[Selection], other: Sequence[Selection]) -> l
     like_false, like_true = ({(one.condition, getattr(one, side)) for one in other} for side in ("false", "true"))
     found = []
     for one in mine:
-        if (one.condition, one.true, one.false) in theirs:
+        if (one.condition, one.true, one.false) in theirs or not one.file:  # without a line nobody could look at it
             continue
         side = "true" if (one.condition, one.false) in like_false else ""
         side = side or ("false" if (one.condition, one.true) in like_true else "")
