@@ -101,6 +101,7 @@ def test_compare(cluster: Cluster, maxview: Run, tree: Path, tmp_path: Path, in_
     assert {os.path.exists(path) for path in out.rglob("runs/*/slurm-*.txt")} == set()
 
 
+@pytest.mark.by_hand  # a minute of the processor
 def test_programs_take_turns_in_a_job(cluster: Cluster, maxview: Run, tree: Path, tmp_path: Path) -> None:
     """The candidate recomputes no activations: another program, whose step time one more job measures."""
     arm = {"set: {pure_nnx: true}": "set: {pure_nnx: true, remat_policy: none}"}

@@ -9,7 +9,7 @@ import pytest
 
 from .test_compare_by_hand import maxview, tree
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.by_hand]  # a comparison and its explanation: a minute of the processor
 __all__ = ["tree"]
 STANDS_FOR = "the model tiny on cpu stands for the runs on loopback"
 
