@@ -63,14 +63,12 @@ def read_plans(folder: Path) -> Both[RunPlan] | None:
 
 
 def read_ends(observations: Both[Observation], logs: Both[Path], plans: Both[RunPlan]) -> Both[RunReading | None]:
-    """Return the log of each trainer that failed before its training step; None for an arm whose step was recorded.
+    """Return the log of each trainer that failed before all wanted calls of its step were made; None for another.
 
-    Both are None if a step is missing for another reason, such as a failure of the recorder.
+    A recording that has all calls ends its trainer with the exit code 0. Both are None if a step is missing for another
+    reason, such as a failure of the recorder.
     """
-    read = (
-        None if one.step is not None else _read_end(log, recorded_source(plan, log.parent) or None)
-        for one, log, plan in zip(observations, logs, plans, strict=True)
-    )
+    read = (_read_end(log, recorded_source(plan, log.parent) or None) for log, plan in zip(logs, plans, strict=True))
     left, right = ends = tuple(read)
     missing = [end is None for one, end in zip(observations, ends, strict=True) if one.step is None]
     return (None, None) if any(missing) else (left, right)
