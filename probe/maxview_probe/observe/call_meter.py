@@ -16,7 +16,7 @@ import jax
 from maxview_probe.observe import jaxprs
 from maxview_probe.observe import observation_files as files
 from maxview_probe.observe.find_step import MAX_INSPECTED
-from maxview_probe.observe.jit_hook import ArgsKwargs, Call, in_trace
+from maxview_probe.observe.jit_hook import Bystander, in_trace
 from maxview_probe.observe.observation_files import RecorderSettings
 from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
 
@@ -24,7 +24,7 @@ LOSS = "loss"
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-class CallMeter:
+class CallMeter(Bystander):
     """The `Recorder` of a run whose calls are noted."""
 
     def __init__(self, settings: RecorderSettings):
@@ -38,23 +38,8 @@ class CallMeter:
         self.file: Any = None  # opened by the process that claims the step
         atexit.register(self.write, wait=True)
 
-    def prepare(self, function: Any) -> Any:
-        return function
-
-    def wants(self, name: str) -> bool:
-        return False
-
     def before_compile(self, name: str, closed: Any, lowered: Any) -> None:
         self.look_at(name, lambda: closed.jaxpr)
-
-    def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
-        return None
-
-    def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        raise AssertionError("no call is wanted")
-
-    def fail(self, name: str, error: Exception) -> None:
-        pass
 
     def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
         if self.name is None:

@@ -130,6 +130,25 @@ class Recorder(Protocol):
         """Act after a call that is not the step's, except inside a trace. given: (args, kwargs)."""
 
 
+class Bystander:
+    """A `Recorder` that takes no call over: it acts before and after the calls."""
+
+    def prepare(self, function: Any) -> Any:
+        return function
+
+    def wants(self, name: str) -> bool:
+        return False
+
+    def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
+        return None
+
+    def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
+        raise AssertionError("no call is wanted")
+
+    def fail(self, name: str, error: Exception) -> None:
+        pass
+
+
 class Jitted:
     """Wraps the result of `jax.jit`, and passes its calls to a recorder."""
 

@@ -7,7 +7,6 @@ import functools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,12 +16,12 @@ from maxview_probe.observe import jaxprs
 from maxview_probe.observe import observation_files as files
 from maxview_probe.observe.empty_program import empty
 from maxview_probe.observe.find_step import MAX_INSPECTED
-from maxview_probe.observe.jit_hook import ArgsKwargs, Call, function_name, in_trace
+from maxview_probe.observe.jit_hook import Bystander, function_name, in_trace
 from maxview_probe.observe.observation_files import RecorderSettings
 from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
 
 
-class LoopClock:
+class LoopClock(Bystander):
     """The `Recorder` of a process that was started only to time its host loop."""
 
     def __init__(self, settings: RecorderSettings):
@@ -43,24 +42,12 @@ class LoopClock:
 
         return emptied
 
-    def wants(self, name: str) -> bool:
-        return False
-
     def before_compile(self, name: str, closed: Any, lowered: Any) -> None:
         try:
             if self.is_step(name, closed.jaxpr):
                 empty(lowered)
         except Exception as error:
             self.give_up(f"the program cannot be emptied: {describe_error(error)}")
-
-    def replace_arguments(self, name: str, args: Any, kwargs: Any) -> ArgsKwargs | None:
-        return None
-
-    def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
-        raise AssertionError("no call is wanted")
-
-    def fail(self, name: str, error: Exception) -> None:
-        pass
 
     def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
         """Find the step by what it computes; from its first call on it returns zeros."""
