@@ -64,7 +64,7 @@ def plan_of(
         arms=ArmOverrides(software=tuple(f"{arm}:{package}" for package in packages)),
     )  # fmt: skip
     plan = next(plan for plan in resolve(request, folder) if plan.arm == arm)
-    return plan.model_copy(update={"checkout": str(tree), "identity": f"{plan.identity} {tree}"}) if tree else plan
+    return plan.replace(checkout=str(tree), identity=f"{plan.identity} {tree}") if tree else plan
 
 
 def measure(name: str, plans: tuple[RunPlan, RunPlan], folder: Path, *, is_benign: bool) -> Outcome:

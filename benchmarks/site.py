@@ -81,7 +81,7 @@ def compare_example(pair: ExamplePair, folder: Path, store: Store) -> Comparison
     read = read_pair(files)
     arms = LoggedArms(names=pair.names, baseline=read.baseline, candidate=read.candidate)
     record = compare_pair(archive(arms, store), case=pair.case, aa=False, target="example")
-    return record.model_copy(update={"comparison": pair.comparison, "created": pair.created.isoformat()})
+    return record.replace(comparison=pair.comparison, created=pair.created.isoformat())
 
 
 def build(folder: Path, count: int) -> None:
@@ -92,7 +92,7 @@ def build(folder: Path, count: int) -> None:
     def put(number: int) -> ComparisonRecord:
         pair, record = known[number % len(known)]
         created = (pair.created + timedelta(days=7 * (number // len(known)))).isoformat()
-        record = record.model_copy(update={"id": f"{number:010x}", "created": created})
+        record = record.replace(id=f"{number:010x}", created=created)
         store.comparison(record.comparison, record.case, record.id).write_comparison(record)
         return record
 

@@ -54,9 +54,9 @@ def fill(store: Store, folder: Path, count: int) -> tuple[ComparisonRecord, list
             "verdict": ("same", "same", "same", "unknown", "regressed", "improved", "changed")[number % 7],
             "headline": "no difference in 14 metrics; 3 are not judged, because one run of each is too few",
         }
-        results.append(one.model_copy(update=changes))
+        results.append(one.replace(**changes))
     update_index(store, add_results(results, {}))
-    return record.model_copy(update={"created": datetime.now(UTC).isoformat()}), runs
+    return record.replace(created=datetime.now(UTC).isoformat()), runs
 
 
 def publish_more(record: ComparisonRecord, runs: list[RunRecord], store: Store) -> list[float]:
@@ -64,7 +64,7 @@ def publish_more(record: ComparisonRecord, runs: list[RunRecord], store: Store) 
     seconds = []
     for number in range(MORE):
         began = time.perf_counter()
-        publish_comparison(record.model_copy(update={"id": f"f{number:09x}"}), store, runs)
+        publish_comparison(record.replace(id=f"f{number:09x}"), store, runs)
         seconds.append(time.perf_counter() - began)
     return seconds
 

@@ -133,9 +133,9 @@ def write_log(seconds: Values, gaps: Values, start: datetime) -> str:
 def read_log(path: Path, arm: str) -> RunRecord:
     """Return the run of a log, with the plan and the device that our own launcher would record."""
     reading = scrape_run(path)
-    environment = reading.environment.model_copy(update={"device_kind": "TPU v6 lite"})
-    reading = reading.model_copy(update={"environment": environment})
-    plan = PLAN.model_copy(update={"arm": arm})
+    environment = reading.environment.replace(device_kind="TPU v6 lite")
+    reading = reading.replace(environment=environment)
+    plan = PLAN.replace(arm=arm)
     return RunRecord(plan=plan, arm=arm, label=arm, commit=None, log=str(path), reading=reading)
 
 

@@ -222,10 +222,8 @@ def choose_runs(regime: str, steps: int, count: int, rng: Rng) -> NDArray[np.int
 
 def slow_down(levels: StepLevels, factor: float) -> StepLevels:
     """Return a run's levels as if all steps took `factor` times as long."""
-    quick, middle = (
-        level.model_copy(update={"seconds": factor * level.seconds}) for level in (levels.quick, levels.middle)
-    )
-    return levels.model_copy(update={"quick": quick, "middle": middle})
+    quick, middle = (level.replace(seconds=factor * level.seconds) for level in (levels.quick, levels.middle))
+    return levels.replace(quick=quick, middle=middle)
 
 
 @cache

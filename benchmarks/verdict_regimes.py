@@ -159,8 +159,8 @@ def judge_regime(name: str, runs: int, trials: int) -> Iterator[str]:
 
 def place(arm: ArmRuns) -> ArmRuns:
     """Return the arm with a plan in its runs, as if our own launcher had run them."""
-    runs = tuple(run.model_copy(update={"plan": PLAN}) for run in arm.runs)
-    return arm.model_copy(update={"runs": runs})
+    runs = tuple(run.replace(plan=PLAN) for run in arm.runs)
+    return arm.replace(runs=runs)
 
 
 def draw_arms(regime: Regime, rng: Rng, runs: int) -> Values:

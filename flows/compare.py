@@ -157,10 +157,10 @@ def compare_cases(
     """
     began = time.monotonic()
     if only:
-        request = request.model_copy(update={"repeats": 1})
+        request = request.replace(repeats=1)
     repeats = request.repeats or load_comparison(request.comparison).repeats
     # Resolve all possible repeats now, because a branch may move before the later ones run.
-    most = request.model_copy(update={"repeats": max(repeats, patience.most)}) if patience else request
+    most = request.replace(repeats=max(repeats, patience.most)) if patience else request
     all_plans = resolve_step(most, store)
     plans = [plan for plan in all_plans if plan.repeat < repeats]
     tag_run(request.comparison, [*dict.fromkeys(plan.case for plan in plans)], plans[0].target, [request.arms.branch])
@@ -201,11 +201,11 @@ def compare_cases(
             runs = assemble_case(own, trained, store, cases=cases_in_all, steps=CASE_STEPS)
             records = list(runs.runs)
             if have_programs(records, store) or plans_of(records) is None:
-                runs = runs.model_copy(update={"turns": time_programs_of(runs, store, jobs, interleave_s)})
-            runs = runs.model_copy(update={"host": time_hosts_of(runs, store, interleave_s)})
-            runs = runs.model_copy(update={"function": compare_functions_of(request, runs, store)})
+                runs = runs.replace(turns=time_programs_of(runs, store, jobs, interleave_s))
+            runs = runs.replace(host=time_hosts_of(runs, store, interleave_s))
+            runs = runs.replace(function=compare_functions_of(request, runs, store))
             if runs.function is not None and data_may_differ(runs):
-                runs = runs.model_copy(update={"data": compare_data_step(request, runs, store)})
+                runs = runs.replace(data=compare_data_step(request, runs, store))
             runs = with_evidence(runs, store)
             if is_new:
                 note_cost(AFTER, own[0], time.monotonic() - started)
@@ -237,7 +237,7 @@ def compare_cases(
 
 def with_gate(record: ComparisonRecord, gate: Sequence[GateRule]) -> ComparisonRecord:
     """Return the comparison, judged by a gate if there is one."""
-    return record.model_copy(update={"gate": judge_gate(record, gate)})
+    return record.replace(gate=judge_gate(record, gate))
 
 
 def converge_cases(
@@ -460,7 +460,7 @@ def run_until_decided(
     the total runs per arm of the next comparison (None: stop), and the reason.
     """
     for number in count(1):
-        result = look(runs.model_copy(update={"look": number}))
+        result = look(runs.replace(look=number))
         repeats = sum(run.arm == runs.runs[-1].arm for run in runs.runs)
         following = decide(result, repeats)
         numbers = range(repeats, following.repeats or repeats)
@@ -468,5 +468,5 @@ def run_until_decided(
         EVENTS.put(Replanned(plans, following.why))
         if not plans:
             break
-        runs = runs.model_copy(update={"runs": (*runs.runs, *run(plans))})
+        runs = runs.replace(runs=(*runs.runs, *run(plans)))
     return result

@@ -206,7 +206,7 @@ def adopt_runs(runs: Sequence[RunRecord], plans: Sequence[RunPlan]) -> list[RunR
     """Return runs of earlier requests, with the names of this request. plans: one per arm."""
     named = {plan.arm: plan for plan in plans}
     return [
-        adopt_run(run, named[run.arm].model_copy(update={"argv": run.plan.argv}))
+        adopt_run(run, named[run.arm].replace(argv=run.plan.argv))
         for run in runs
         if run.plan is not None and run.arm in named
     ]
@@ -220,13 +220,13 @@ def converge_step(
     arms = list(dict.fromkeys(run.arm for run in runs))
     sides = [
         [
-            loss_curve(run.reading).model_copy(update={"name": f"{arm}, seed {seed}"})
+            loss_curve(run.reading).replace(name=f"{arm}, seed {seed}")
             for seed, run in enumerate(run for run in runs if run.arm == arm)
         ]
         for arm in arms
     ]
     record = judge_convergence(*sides, target=target_loss, same_seeds=True)
-    record = record.model_copy(update={"subject": f"{case}: {arms[1]} beside {arms[0]}"})
+    record = record.replace(subject=f"{case}: {arms[1]} beside {arms[0]}")
     comparison = next(run.plan.comparison for run in runs if run.plan)
     name = f"convergence/{comparison}/{case}.html"
     store.files.write(name, convergence_page(record).encode())
@@ -318,7 +318,7 @@ def experiments_step(
     try:
         program = compare_program_files(paths[0], paths[1], names, roots)
         if here is not plans:
-            program = program.model_copy(update={"sentence": f"{program.sentence}; {stands_for}"})
+            program = program.replace(sentence=f"{program.sentence}; {stands_for}")
         get_run_logger().info("%s", program.sentence)
     except ValueError as error:  # the experiments tell why nothing is known
         get_run_logger().warning("the programs are not compared: %s", error)

@@ -69,7 +69,7 @@ def complete_case(case: CaseRuns, store: Store, steps: CaseSteps | None = None) 
     coverage = name_cases(coverage, plan, store) if plan is not None else coverage
     runs = case.runs if checkpoints is None or checkpoints.equal else with_frozen(case.runs, store)
     changes = {"checkpoints": checkpoints, "program": program, "coverage": coverage, "runs": runs}
-    return case.model_copy(update=changes)
+    return case.replace(**changes)
 
 
 def with_frozen(runs: Sequence[RunRecord], store: Store) -> tuple[RunRecord, ...]:
@@ -84,4 +84,4 @@ def with_frozen(runs: Sequence[RunRecord], store: Store) -> tuple[RunRecord, ...
     if left is None or right is None or left[1] != right[1]:
         return tuple(runs)
     known = {id(run): frozen for (run, _), (frozen, _) in zip(sides, (left, right), strict=True)}
-    return tuple(run.model_copy(update={"frozen": known[id(run)]}) if id(run) in known else run for run in runs)
+    return tuple(run.replace(frozen=known[id(run)]) if id(run) in known else run for run in runs)

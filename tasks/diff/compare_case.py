@@ -78,7 +78,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
     )
     code = {run.arm: run.plan.version for run in case.runs if run.plan is not None and run.plan.version is not None}
     headline = add_code_note(record.headline, [code[arm] for arm in rules.arms if arm in code])
-    return record.model_copy(update={"commits": case.commits, "code": code, "headline": headline})
+    return record.replace(commits=case.commits, code=code, headline=headline)
 
 
 def add_code_note(headline: str, code: Sequence[CodeVersion]) -> str:

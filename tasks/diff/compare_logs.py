@@ -114,7 +114,7 @@ def compare_pair(
         baseline=tuple(r.log for r in baseline), candidate=tuple(r.log for r in candidate)
     )
     runs = case_runs(records, case=case, target=target, aa=aa, tolerances=tolerances)
-    runs = runs.model_copy(update={"instead": instead_of(target, past or {})})
+    runs = runs.replace(instead=instead_of(target, past or {}))
     record = compare_case(runs, past=past)
     if arguments.baseline == arguments.candidate:  # one saved page: new logs of one side need a place beside its own
         arguments = LogArguments(
@@ -123,7 +123,7 @@ def compare_pair(
     again = ["maxview", "ingest", *name_logs(arguments.baseline, arguments.candidate)]
     again += options_of(case, target, tolerances, aa=aa)
     place = out_option(records[0].log.rpartition("/runs/")[0])
-    return record.model_copy(update={"next_step": next_of_logs(record, again, place)})
+    return record.replace(next_step=next_of_logs(record, again, place))
 
 
 def instead_of(target: str | None, past: Mapping[str, Past]) -> str:

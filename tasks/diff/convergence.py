@@ -180,7 +180,7 @@ def _row_of_target(
             each=(tuple(sides[0]), tuple(sides[1])),
         )  # fmt: skip
     left, right = (np.log(np.array(side, dtype=float)) for side in sides)
-    return _decide("to_target", left, right, same_seeds=same_seeds).model_copy(update={"title": title})
+    return _decide("to_target", left, right, same_seeds=same_seeds).replace(title=title)
 
 
 def _decide(metric: str, left: Values, right: Values, *, same_seeds: bool = False) -> ConvergenceRow:

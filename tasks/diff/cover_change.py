@@ -128,7 +128,7 @@ def doubt_programs(
 
 def _add(coverage: ChangeCoverage | None, gaps: tuple[str, ...], doubts: tuple[str, ...]) -> ChangeCoverage | None:
     found = coverage or ChangeCoverage()
-    found = found.model_copy(update={"gaps": (*found.gaps, *gaps), "doubts": (*found.doubts, *doubts)})
+    found = found.replace(gaps=(*found.gaps, *gaps), doubts=(*found.doubts, *doubts))
     return found if found != ChangeCoverage() else None
 
 

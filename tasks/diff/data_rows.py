@@ -125,7 +125,5 @@ def decide_by_data(decision: Decision, data: DataDifference | None, recorded: Da
         data.kind == "other" or (recorded is not None and recorded.are_equal is False)
     ):
         reason = f"{tell_data(data)}: {decision.reason}"
-        return decision.model_copy(update={"verdict": "changed", "reason": reason, "runs_wanted": None})
-    return decision.model_copy(
-        update={"verdict": "unknown", "reason": f"{tell_data(data)}: {decision.reason}", "runs_wanted": None}
-    )
+        return decision.replace(verdict="changed", reason=reason, runs_wanted=None)
+    return decision.replace(verdict="unknown", reason=f"{tell_data(data)}: {decision.reason}", runs_wanted=None)

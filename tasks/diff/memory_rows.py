@@ -38,7 +38,7 @@ def memory_rows(arms: Arms, tolerances: Mapping[str, Tolerance]) -> dict[str, Me
 
 
 def _by_runs(decision: Decision, arms: Arms) -> Decision:
-    return decision.model_copy(update={"evidence": show_runs((len(arms[0].runs), len(arms[1].runs)))})
+    return decision.replace(evidence=show_runs((len(arms[0].runs), len(arms[1].runs))))
 
 
 def _cells(metric: Metric, arms: Arms) -> tuple[Measured, Measured] | None:

@@ -280,9 +280,9 @@ def _from_zero(arm: ArmRuns) -> ArmRuns:
     for run in arm.runs:
         steps = run.reading.steps.with_columns(pl.col("step") - 1)
         evals = tuple(row | {"step": None if row["step"] is None else row["step"] - 1} for row in run.reading.evals)
-        reading = run.reading.model_copy(update={"steps": steps, "evals": evals})
-        runs.append(run.model_copy(update={"reading": reading, "facts": None}))
-    return arm.model_copy(update={"runs": tuple(runs), "counts_from": 1})
+        reading = run.reading.replace(steps=steps, evals=evals)
+        runs.append(run.replace(reading=reading, facts=None))
+    return arm.replace(runs=tuple(runs), counts_from=1)
 
 
 def _mean_gap(arms: Arms) -> float:

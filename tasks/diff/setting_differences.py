@@ -70,7 +70,7 @@ def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[SettingD
     yield from _compare(FLAG_VARIABLES[0], (flags[0], flags[1]), sides, inert)
     for name in sorted((sides[0].keys() | sides[1].keys()) - set(FLAG_VARIABLES)):
         for difference in _compare(name, (str(sides[0].get(name)), str(sides[1].get(name))), sides, inert):
-            yield difference if difference.why else difference.model_copy(update={"kind": "environment-variable"})
+            yield difference if difference.why else difference.replace(kind="environment-variable")
 
 
 def inert_of(run: RunRecord) -> Inert:

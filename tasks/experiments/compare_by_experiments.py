@@ -225,6 +225,6 @@ def run_of(plan: RunPlan, observation: Observation, log: str, end: RunReading | 
         coverage=Coverage(complete=True),
     )
     if end is not None:
-        reading = end.model_copy(update={"name": reading.name, "environment": environment})
+        reading = end.replace(name=reading.name, environment=environment)
     label = trainer_class(plan.trainer).label_run(plan, plan.commit)
     return RunRecord(plan=plan, arm=plan.arm, label=label, commit=plan.commit, log=log, reading=reading)

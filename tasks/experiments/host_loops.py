@@ -91,7 +91,7 @@ def _stamp_calls(plan: RunPlan, folder: Path) -> Sequence[Sequence[float]] | str
     shutil.rmtree(folder, ignore_errors=True)
     moved = make_run_folder(end_after(plan, CALLS) if plan.trainer in TAKES_STEPS else plan, folder)
     own = prepare_recorder(folder.absolute(), moved.environment, loop_calls=CALLS)
-    moved = moved.model_copy(update={"environment": {**moved.environment, **own}})
+    moved = moved.replace(environment={**moved.environment, **own})
     try:
         run_to_end(moved, folder / LOG)
     except LaunchError as error:

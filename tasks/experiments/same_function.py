@@ -75,7 +75,7 @@ def compare_functions(
             measure_functions(plans, names, recordings, result, identity, say)
         found = summarise_function(json.loads(result.read_text(encoding="utf-8")))
         sentence = f"{found.sentence}; {stands_for}" if stands_for else found.sentence
-        return found.model_copy(update={"stands_for": stands_for, "sentence": sentence})
+        return found.replace(stands_for=stands_for, sentence=sentence)
     except (OSError, ValueError) as error:
         return refuse(str(error))
 

@@ -55,7 +55,7 @@ def plan_turns(plans: Both[RunPlan], limits: TurnLimits, store: Store) -> RunPla
         "time_limit_s": round(limits.limit_s + 2 * COMPILE_S), "files": RunFiles(checkpoints=None), "start": None,
         "checkout": None, "start_folder": None,
     }  # fmt: skip
-    return plans[1].model_copy(update=changes)
+    return plans[1].replace(**changes)
 
 
 def _describe(plan: RunPlan, side: str, *, image: bool) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _describe(plan: RunPlan, side: str, *, image: bool) -> dict[str, Any]:
         "environment": moved.environment,
         "turn_environment": turns,
         "cwd": None if image else str(start_folder(plan)),
-        "files": {config: config_text(moved.model_copy(update={"origins": {}}))},
+        "files": {config: config_text(moved.replace(origins={}))},
         "recorder": {"observe": True, "batches": min(BATCHES, int(plan.config["steps"]))},
         "python": PYTHON if image else python_of(plan),
     }

@@ -276,7 +276,4 @@ def _name_runs(side: Sequence[LoggedRun], arm: str) -> list[LoggedRun]:
     names = [run.reading.name for run in side]
     if len(side) == 1 or len(set(names)) < len(side):
         names = [arm] if len(side) == 1 else [f"{arm}-{number + 1}" for number in range(len(side))]
-    return [
-        run.model_copy(update={"reading": run.reading.model_copy(update={"name": name})})
-        for run, name in zip(side, names, strict=True)
-    ]
+    return [run.replace(reading=run.reading.replace(name=name)) for run, name in zip(side, names, strict=True)]

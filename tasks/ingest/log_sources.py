@@ -51,10 +51,7 @@ def read_sources(
         return readings[0][1]
     runs = [(source, run) for source, reading in readings for run in reading.runs]
     taken = [run.name for _, run in runs]
-    named = [
-        run if taken.count(run.name) == 1 else run.model_copy(update={"name": f"{run.name} ({source})"})
-        for source, run in runs
-    ]
+    named = [run if taken.count(run.name) == 1 else run.replace(name=f"{run.name} ({source})") for source, run in runs]
     formats = dict.fromkeys(reading.format for _, reading in readings)
     return LogReading(format=", ".join(formats), runs=tuple(named))
 

@@ -59,9 +59,9 @@ def build_record(
     # the commit that the trainer reported has priority over the planned one
     commit = program.get("trainer", {}).get("commit") or plan.commit or reading.commit
     lost = find_lost_lines(directory.log, reading.span)
-    named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
+    named = {"name": plan.run_name, "coverage": reading.coverage.replace(lost=lost)}
     named["branch"] = plan.ref or reading.branch
-    reading = with_place(reading.model_copy(update=named), directory.log)
+    reading = with_place(reading.replace(**named), directory.log)
     reading = with_frame(with_cause(reading, directory.log, supervised=True), directory.log, plan.source)
     record = RunRecord(
         plan=plan,
@@ -100,13 +100,13 @@ def adopt_run(record: RunRecord, plan: RunPlan) -> RunRecord:
     reported = {"trainer": trainer | {"commit": rename(trainer.get("commit"))}} if trainer else {}
     commit = rename(record.commit)
     changes = {
-        "plan": before.model_copy(update={name: getattr(plan, name) for name in names}),
+        "plan": before.replace(**{name: getattr(plan, name) for name in names}),
         "label": trainer_class(plan.trainer).label_run(plan, commit),
         "commit": commit,
-        "reading": record.reading.model_copy(update={"branch": plan.ref, "commit": rename(record.reading.commit)}),
+        "reading": record.reading.replace(branch=plan.ref, commit=rename(record.reading.commit)),
         "program": record.program | reported,
     }
-    return record.model_copy(update=changes)
+    return record.replace(**changes)
 
 
 def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
@@ -116,7 +116,7 @@ def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
         return reading
     message = explain_full(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) or error.message
     why = f"line {error.line} says: {error.message}"
-    return reading.died_of(error.model_copy(update={"message": message, "why": why}))
+    return reading.died_of(error.replace(message=message, why=why))
 
 
 def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:

@@ -103,7 +103,7 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
 def with_recording(plan: RunPlan) -> RunPlan:
     """Return the plan with the variables that make its trainer record its program and lines, and share its start."""
     plan = with_recorder(plan)
-    return plan.model_copy(update={"environment": {**plan.environment, **program_variables(plan)}})
+    return plan.replace(environment={**plan.environment, **program_variables(plan)})
 
 
 def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:

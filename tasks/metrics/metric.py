@@ -62,9 +62,7 @@ class Metric(Frozen):
 
     def at_middle(self) -> "Metric":
         """Return a copy with the title and the rule of a row that the typical steps (near the median) decide."""
-        return self.model_copy(
-            update={"title": self.middle, "rule": "mean of the steps near the median, mean of the runs"}
-        )
+        return self.replace(title=self.middle, rule="mean of the steps near the median, mean of the runs")
 
 
 def number(value: float, decimals: int, source: Source | None, *, unit: float = 0.0) -> Measured:

@@ -61,7 +61,7 @@ def _account(run: RunRecord, parts: list[TimePart]) -> TimeAccount:
         arm=run.arm,
         run_name=run.reading.name,
         total_s=total,
-        parts=tuple(part.model_copy(update={"share": part.seconds / total if total else 0.0}) for part in parts),
+        parts=tuple(part.replace(share=part.seconds / total if total else 0.0) for part in parts),
     )
 
 
@@ -104,7 +104,7 @@ def _parts_outside_steps(reading: RunReading, timed: pl.DataFrame, spent: float)
 def _add_time(parts: dict[str, TimePart], name: str, seconds: float, place: Source, *, steps: int = 0) -> None:
     """Add time to a part. The part keeps the place of its first addition, so callers add the longest time first."""
     part = parts.get(name) or TimePart(part=name, seconds=0.0, share=0.0, source=place)
-    parts[name] = part.model_copy(update={"seconds": part.seconds + seconds, "steps": part.steps + steps})
+    parts[name] = part.replace(seconds=part.seconds + seconds, steps=part.steps + steps)
 
 
 def seconds_between_steps(run: RunRecord) -> float:

@@ -64,7 +64,7 @@ def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
         return Measured(value=seconds, text=f"{seconds:.1f}", samples=samples)
     runs_of = f" in {len(stalls)} runs" if len(stalls) > 1 else ""
     run, longest = max(chain(*stalls), key=lambda pair: pair[1].seconds)
-    place = longest.source and longest.source.model_copy(update={"run": run})
+    place = longest.source and longest.source.replace(run=run)
     return Measured(value=seconds, text=f"{seconds:.1f} ({words}{runs_of})", source=place, samples=samples)
 
 

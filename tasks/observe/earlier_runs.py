@@ -16,10 +16,9 @@ def name_cases(coverage: ChangeCoverage | None, plan: RunPlan, store: Store) -> 
         return coverage
     started = _read_started(plan.trainer, store)
     unseen = tuple(
-        one.model_copy(update={"case": next((case for case, ran in started if _has_run(one, ran)), "")})
-        for one in coverage.unseen
+        one.replace(case=next((case for case, ran in started if _has_run(one, ran)), "")) for one in coverage.unseen
     )
-    return coverage.model_copy(update={"unseen": unseen})
+    return coverage.replace(unseen=unseen)
 
 
 def _has_run(one: UnseenLines, ran: RanLines) -> bool:

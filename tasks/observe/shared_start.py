@@ -34,7 +34,7 @@ def with_recorder(plan: RunPlan) -> RunPlan:
         folder, plan.environment, start=start, lines_only=plan.start is None and not metered, root=plan.source or "",
         changed=changed, meter=metered, end_after=plan.files.end_after,
     )  # fmt: skip
-    return plan.model_copy(update={"environment": {**plan.environment, **variables}})
+    return plan.replace(environment={**plan.environment, **variables})
 
 
 def read_ran(plan: RunPlan) -> RanLines | None:

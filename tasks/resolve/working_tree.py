@@ -96,7 +96,7 @@ def _resolve_working_tree(repository: str, cache: Path) -> ResolvedRef:
     clone = Path(repository)
     head = resolve_ref(repository, "HEAD")
     branch = run_git(["rev-parse", "--abbrev-ref", "HEAD"], folder=clone)  # HEAD, if it is detached
-    head = head.model_copy(update={"name": branch})
+    head = head.replace(name=branch)
     if not _status(clone):
         return head
     _check_size(clone)

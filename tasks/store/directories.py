@@ -196,7 +196,7 @@ class RunDirectory:
         if not listed:
             self.place.match(self.record)
         record = read_document(self.record, run_record_from_json)
-        return record and record.model_copy(update={"log": self.log_address})
+        return record and record.replace(log=self.log_address)
 
     @property
     def log_address(self) -> str:

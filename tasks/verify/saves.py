@@ -165,7 +165,7 @@ def _lives_of_run(run: RunRecord, number: int, continued: set[tuple[str, int]]) 
         overwritten = newest[step] != place
         name = run.plan.run_name if run.plan else run.reading.name
         life = _life(event, proof, zero, goes_on=not overwritten and (name, step) in continued)
-        lives.append(life.model_copy(update={"nth": seen[step], "overwritten": overwritten, "run": number}))
+        lives.append(life.replace(nth=seen[step], overwritten=overwritten, run=number))
     return lives
 
 

@@ -390,7 +390,7 @@ class Verification:
         self.problems.append(Problem(check=check, path=path, message=message))
 
     def _add(self, item: Item, problems: list[Problem]) -> None:
-        self.problems += [p.model_copy(update={"path": item.prefix + p.path}) for p in problems]
+        self.problems += [p.replace(path=item.prefix + p.path) for p in problems]
 
     def _tree_digest(self) -> str | None:
         if not all(index.whole for _, index in self.indexes):

@@ -29,7 +29,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, RunPlan]]:
 
     def plan_point(_request: object, span: Span, point: int, *_: object, **__: object) -> list[RunPlan]:
         version = span.points[point].version
-        return [PLAN.model_copy(update={"software": (*span.software, *([version] if version else []))})]
+        return [PLAN.replace(software=(*span.software, *([version] if version else [])))]
 
     def probe(plan: RunPlan, _target: object, _store: object, key: str) -> LedgerEntry:
         found.append((key, plan))

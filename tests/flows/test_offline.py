@@ -53,7 +53,7 @@ def test_a_candidate_is_compared_with_its_blessed_runs(tmp_path: Path) -> None:
             blessings=(Blessing(day="2026-11-20", reason="first", commit=None),),
         ),
     )  # fmt: skip
-    (plan,) = resolve(wanted.model_copy(update={"blessed": place, "fresh": "again"}), store.path)
+    (plan,) = resolve(wanted.replace(blessed=place, fresh="again"), store.path)
     finish(plan, store)
     (page,) = publish_finished([plan], store)
     record = store.comparison("linen-vs-nnx", "01_base", Path(page).parent.name).read_comparison()

@@ -46,7 +46,7 @@ def compare_pair_of(pair: ExamplePair, folder: Path) -> ComparisonRecord:
     read = read_arms(*sides)
     arms = LoggedArms(names=pair.names, baseline=read.baseline, candidate=read.candidate)
     record = compare_pair(archive(arms, Store(folder / "out")), case=pair.case, aa=False, target="example")
-    return record.model_copy(update={"comparison": pair.comparison})
+    return record.replace(comparison=pair.comparison)
 
 
 def write_surfaces() -> dict[str, str]:

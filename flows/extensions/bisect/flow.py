@@ -276,7 +276,7 @@ class Search:
             )
             calls = [partial(self.compile_point, number, key) for key, number in missing.items()]
             entries |= dict(zip(missing, in_lanes(calls, count_lanes(len(missing)), self.jobs), strict=True))
-        return tuple(point.model_copy(update={"ledger": entries[key]}) for point, key in zip(points, keys, strict=True))
+        return tuple(point.replace(ledger=entries[key]) for point, key in zip(points, keys, strict=True))
 
     def compile_point(self, number: int, key: str) -> LedgerEntry:
         """Compile a point's training step; return its ledger entry, which has the error if there was one."""
@@ -300,7 +300,7 @@ class Search:
         if finish.culprit is None:
             return record
         program = compare_culprit_step(points, finish.culprit, self.good_plan, self.runs, self.store)
-        return record.model_copy(update={"program": program})
+        return record.replace(program=program)
 
     def find_inside(self, record: Bisection, culprit: int) -> Bisection:
         """Search inside the merged branches; return the record of the first culprit there, else the merge's record.
@@ -314,9 +314,9 @@ class Search:
             found = replace(self, span=inside, good_plan=good_plan).find()
             if found.outcome == "found":
                 note = f"it came in with the merge {merge}, {record.runs} runs earlier on the first parents' line"
-                return found.model_copy(update={"notes": (*found.notes, note), "corners": record.corners})
+                return found.replace(notes=(*found.notes, note), corners=record.corners)
         note = f"{merge} is a merge; none of the commits that it brought in shows it alone"
-        return record.model_copy(update={"notes": (*record.notes, note)})
+        return record.replace(notes=(*record.notes, note))
 
     def run_corners(self) -> tuple[FactorEffect, ...]:
         """Train old and new code with old and new packages; return the effects of code, packages and their interaction.

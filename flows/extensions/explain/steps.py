@@ -23,9 +23,9 @@ def explain_step(record: ComparisonRecord, plans: tuple[RunPlan, RunPlan], store
     """
     explanation = explain_comparison(record, plans, store)
     get_run_logger().info("%s", explanation.headline)
-    explanation = explanation.model_copy(update={"function": record.function})
-    explained = record.model_copy(update={"explanation": explanation})
-    return explained.model_copy(update={"next_step": follow_cause(explained)})
+    explanation = explanation.replace(function=record.function)
+    explained = record.replace(explanation=explanation)
+    return explained.replace(next_step=follow_cause(explained))
 
 
 def explain_case(

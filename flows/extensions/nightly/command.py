@@ -16,7 +16,7 @@ def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOpti
 
     # checked before the flow, because starting a server for it takes seconds
     if options.config:
-        options = options.model_copy(update={"config": str(Path(options.config).absolute())})
+        options = options.replace(config=str(Path(options.config).absolute()))
     check_night(options)
     check_store(options.out)
 

@@ -88,7 +88,7 @@ def refuse_cases(request: Request, target: str, store: Store, jobs: Jobs) -> dic
     refused = {}
     for record in compile_cases(plans, store, jobs):
         if record.programs and record.programs.unfit:
-            refused[record.case] = record.model_copy(update={"headline": f"nothing was launched: {record.headline}"})
+            refused[record.case] = record.replace(headline=f"nothing was launched: {record.headline}")
         else:
             publish_step(record, store)
     return refused

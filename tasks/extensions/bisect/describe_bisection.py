@@ -40,7 +40,7 @@ def describe_points(points: Sequence[BisectedPoint], line: Line, judge: Judge | 
                 changes |= {"level": one.effect, "low": one.effect_low, "high": one.effect_high}
         if belief is not None:
             changes["chance"] = round(float(belief.culprits[number]), 4)
-        found.append(point.model_copy(update=changes))
+        found.append(point.replace(**changes))
     return tuple(found)
 
 

@@ -33,16 +33,16 @@ def judge_ends(line: Line, judge: Judge) -> Decision:
     both = min(judge.runs(0), judge.runs(line.last))
     pair_verdict = Decision(verdict="unknown", reason="not run yet", runs_wanted=1)
     if both and rank_chance(judge, 0, line.last) <= CHANCE / HALVES:
-        return judge.compare(0, line.last, shares=HALVES).model_copy(update={"verdict": "regressed"})
+        return judge.compare(0, line.last, shares=HALVES).replace(verdict="regressed")
     if both and scatters(line, judge):
-        return judge.compare(0, line.last, shares=HALVES).model_copy(update={"verdict": "unknown"})
+        return judge.compare(0, line.last, shares=HALVES).replace(verdict="unknown")
     for runs in range(1, both + 1):
         pair_verdict = judge.compare(0, line.last, runs=runs, shares=HALVES)
         if pair_verdict.verdict in WORSE or (
             pair_verdict.verdict != "unknown" and (runs >= MIN_RUNS or not judge.judges_time)
         ):
             return pair_verdict
-    return pair_verdict.model_copy(update={"verdict": "unknown"})
+    return pair_verdict.replace(verdict="unknown")
 
 
 def is_proven(

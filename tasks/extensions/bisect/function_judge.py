@@ -25,9 +25,7 @@ def compare_with_good(good: RunPlan, plan: RunPlan, folder: Path) -> RunRecord:
         found = compare_functions((good, plan), ("good", "this commit"), place, recordings)
     record = run_of(plan, record_arm(plan, recordings[1]), str(recordings[1] / LOG))
     dates = {"started": began.isoformat(timespec="seconds"), "ended": datetime.now(UTC).isoformat(timespec="seconds")}
-    return record.model_copy(
-        update={"reading": record.reading.model_copy(update=dates), "program": {KEY: found.model_dump(mode="json")}}
-    )
+    return record.replace(reading=record.reading.replace(**dates), program={KEY: found.model_dump(mode="json")})
 
 
 class FunctionJudge(RunJudge):

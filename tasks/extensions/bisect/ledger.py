@@ -78,7 +78,7 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
     if argv is None:
         return LedgerEntry()
     place = {"run_name": folder.name, "base_output_directory": str(folder.parent)}
-    moved = plan.model_copy(update={"config": plan.config | place})
+    moved = plan.replace(config=plan.config | place)
     (folder / "config.yml").write_text(config_text(moved), encoding="utf-8")
     environment = build_environment(plan, os.environ)
     if plan.checkout:  # the recorder is started by its path, so Python does not import from cwd

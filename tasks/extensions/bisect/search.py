@@ -117,7 +117,7 @@ class _MarkedLine:
         for point in (0, *self.trained, line.last):
             at = last_good if line.alike[last_good] == point else point
             if at >= last_good and not judge.failed(point):
-                seen += [one.model_copy(update={"point": at}) for one in judge.observe(point)]
+                seen += [one.replace(point=at) for one in judge.observe(point)]
         return find_belief(seen, weights, judge.noise)
 
     def find_open(self) -> list[int]:

@@ -40,9 +40,7 @@ def time_beside_good(good: RunPlan, plan: RunPlan, folder: Path, *, among: int, 
         observation = record_arm(plan, recordings[1])
     record = run_of(plan, observation, str(recordings[1] / LOG))
     dates = {"started": began.isoformat(timespec="seconds"), "ended": datetime.now(UTC).isoformat(timespec="seconds")}
-    return record.model_copy(
-        update={"reading": record.reading.model_copy(update=dates), "program": {KEY: times.model_dump(mode="json")}}
-    )
+    return record.replace(reading=record.reading.replace(**dates), program={KEY: times.model_dump(mode="json")})
 
 
 class TurnsJudge(RunJudge):
@@ -67,8 +65,8 @@ class TurnsJudge(RunJudge):
             return Decision(verdict="unknown", reason="not measured")
         wall = _subtract(pair[0].wall, pair[1].wall)
         tolerance = tolerance_of_program(self._rules) if self._rules else STATED
-        decision = decide_program(pair[1].model_copy(update={"wall": wall}), tolerance)
-        return decision.model_copy(update={"reason": decision.effect_text})
+        decision = decide_program(pair[1].replace(wall=wall), tolerance)
+        return decision.replace(reason=decision.effect_text)
 
     def _times(self, point: int) -> ProgramTimes | None:
         """Return the longest turns of a point, which were the last."""

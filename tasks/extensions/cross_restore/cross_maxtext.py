@@ -65,7 +65,7 @@ def restore_across(plan: RunPlan, before: RunPlan) -> CrossRestore:
             items = map_to_linen(items, Path(plan.directory) / FOLDER / _ITEMS)
         word = f"{_FULL_STATE}={items}"
         log.unlink(missing_ok=True)
-        run_to_end(moved.model_copy(update={"argv": (*argv, word)}), log)
+        run_to_end(moved.replace(argv=(*argv, word)), log)
         return compare_losses(plan, before, first, Path(moved.directory), read_exit_code(log))
     except (LaunchError, OSError, ValueError) as error:
         return CrossRestore(**source, restored_step=first, evidence=f"could not be tried: {error}")

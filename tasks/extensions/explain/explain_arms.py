@@ -96,7 +96,7 @@ def explain_plans(
         if found.tensors is None or found.tensors.roots or found.tensors.tensors == (0, 0):
             break
     headline = found.headline if measured else f"{found.headline}; {stands_for}"
-    return found.model_copy(update={"headline": headline, "seconds": round(time.monotonic() - began, 1)})
+    return found.replace(headline=headline, seconds=round(time.monotonic() - began, 1))
 
 
 def choose_steps(states: Sequence[str]) -> list[int]:
@@ -185,7 +185,7 @@ def _explain_program(arms: Both[ObservedArm]) -> ProgramExplanation:
             update["sentence"] = f"{found.sentence} ({said})"
     sides = [_compiled_side(arm) for arm in arms]
     update["compiled"] = compare_programs(sides[0], sides[1]).differences
-    return found.model_copy(update=update)
+    return found.replace(**update)
 
 
 def _compiled_side(arm: ObservedArm) -> ProgramSide:
@@ -262,15 +262,15 @@ def name_compiles(spent: TimeExplanation, arms: Both[ObservedArm]) -> TimeExplan
         if line is None or gap is None or (gap.candidate_s > gap.baseline_s) != bool(side):
             continue
         why = f"{line.place} jits a new function object in each step, and each compiles"
-        row = gap.model_copy(
-            update={
+        row = gap.replace(
+            **{
                 "candidate_line" if side else "baseline_line": line,
                 "sentence": f"{gap.sentence}: {why}",
             }
         )
         differences = tuple(row if one is gap else one for one in spent.differences)
         sentence = spent.sentence.replace(gap.sentence, row.sentence)
-        return spent.model_copy(update={"sentence": sentence, "differences": differences})
+        return spent.replace(sentence=sentence, differences=differences)
     return spent
 
 

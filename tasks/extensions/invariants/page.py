@@ -29,7 +29,7 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
     """
     breaks = find_breaks(record, read_matrices(store, record.trainer))
     found = {"broke": {key: one.first for key, one in breaks.items()}}
-    record = record.model_copy(update=found | ({"next": words} if (words := bisect_words(record, breaks)) else {}))
+    record = record.replace(**(found | ({"next": words} if (words := bisect_words(record, breaks)) else {})))
     folder = place_record(record, store)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))

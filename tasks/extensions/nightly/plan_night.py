@@ -47,7 +47,7 @@ def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = C
     last = max(done.values(), key=lambda record: (record.ended, record.plan.id), default=None)
     fresh = make_plan(request, request_hash, last, day=day, root=root)
     for number in range(1, 1000):
-        plan = fresh.model_copy(update={"id": f"{day.isoformat()}.{number}" if number > 1 else day.isoformat()})
+        plan = fresh.replace(id=f"{day.isoformat()}.{number}" if number > 1 else day.isoformat())
         if plan.id in known:
             continue
         try:

@@ -98,7 +98,7 @@ def compare_compiles(
     floors = list(_floors(sides, arms))
     verdict, headline = conclude(arms, findings, rows, floors)
     summaries = [
-        summarise(arm).model_copy(update={"programs": _texts(one), "environment": _describe_software(one.program)})
+        summarise(arm).replace(programs=_texts(one), environment=_describe_software(one.program))
         for arm, one in zip(arms, compiles, strict=True)
     ]
     return ComparisonRecord(
@@ -117,7 +117,7 @@ def compare_compiles(
         # titles with a dash name parts of a sum, which are not listed
         absent=tuple(row.title for row in every if is_unfilled(row) and not row.title.startswith("–")),
         floors=tuple(floors),
-        programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
+        programs=compare_programs(*sides).replace(unfit=tuple(unfit)),
         aa=any(one.run.plan is not None and one.run.plan.aa for one in compiles),
     )
 
@@ -246,7 +246,7 @@ def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
     tolerance = rules.tolerances[metric.tolerance]
     decision = decide_exact(left, right, better=metric.better, tolerance=tolerance, precision=metric.precision)
     if left and left != right:
-        return decision.model_copy(update={"effect_text": show_percentage(left, right)})
+        return decision.replace(effect_text=show_percentage(left, right))
     return decision
 
 

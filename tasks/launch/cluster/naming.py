@@ -74,4 +74,4 @@ def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, .
 
     config = {key: move(value) if isinstance(value, str) else value for key, value in plan.config.items()}
     words = tuple(move_word(word) for word in plan.argv)
-    return plan.model_copy(update={"config": config, "argv": words}), tuple(map(move_word, extra_argv))
+    return plan.replace(config=config, argv=words), tuple(map(move_word, extra_argv))

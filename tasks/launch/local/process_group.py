@@ -224,11 +224,9 @@ def move_plan(plan: RunPlan, runs: Path) -> RunPlan:
     def moved(text: str) -> str:
         return text.replace(old, new)
 
-    return plan.model_copy(
-        update={
-            "directory": moved(plan.directory),
-            "argv": tuple(map(moved, plan.argv)),
-            "environment": {name: moved(text) for name, text in plan.environment.items()},
-            "config": {key: moved(value) if isinstance(value, str) else value for key, value in plan.config.items()},
-        }
+    return plan.replace(
+        directory=moved(plan.directory),
+        argv=tuple(map(moved, plan.argv)),
+        environment={name: moved(text) for name, text in plan.environment.items()},
+        config={key: moved(value) if isinstance(value, str) else value for key, value in plan.config.items()},
     )

@@ -48,12 +48,12 @@ def read_run(handle: SlurmHandle) -> JobState | None:
     if job is not None and job.output not in ("", str(turn.parent / ALLOCATION) if handle.turn else handle.output):
         job = None  # slurmctld may give a number again after it was killed
     if has_ended:
-        return (job or JobState(job_id=handle.job_id, state="")).model_copy(update={"state": "COMPLETED"})
+        return (job or JobState(job_id=handle.job_id, state="")).replace(state="COMPLETED")
     if job is None or not handle.turn:
         return job
     if job.state in ("COMPLETED", "FAILED", "TIMEOUT"):
-        return job.model_copy(update={"state": "AllocationEnded"})
-    return job.model_copy(update={"state": "PENDING", "reason": "Turn"}) if turn.exists() else job
+        return job.replace(state="AllocationEnded")
+    return job.replace(state="PENDING", reason="Turn") if turn.exists() else job
 
 
 def find_turns(handle: SlurmHandle) -> list[Path]:

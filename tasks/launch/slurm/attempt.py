@@ -159,7 +159,7 @@ class SlurmAttempt(QueuedAttempt):
             lost = f"SLURM has forgotten job {number}, and its log has no end"
             return JobCause(type="JobLost", message=lost) if code is None else None
         if ENDS.get(state.state, "") is None and self._growing.is_out_of_memory:  # of a cluster without cgroups
-            state = state.model_copy(update={"state": "OUT_OF_MEMORY"})
+            state = state.replace(state="OUT_OF_MEMORY")
         if ENDS.get(state.state, "preempted") is not None:
             reason = "" if state.reason in ("", "None", state.state) else f" ({state.reason})"
             where = f"job {number} in partition {self._settings.partition} on {self._nodes or 'no node'}"

@@ -49,7 +49,7 @@ class OnSlurm(QueuedJobs[SlurmHandle]):
         else:
             options = submit_options(settings, handle.job_name, output, plan.time_limit_s)
             number = submit(options, script, submit_environment(plan), str(output))
-        handle = handle.model_copy(update={"job_id": number})
+        handle = handle.replace(job_id=number)
         keep(handle)
         if handle.turn:
             write_atomically(Path(handle.turn), script)
@@ -100,7 +100,7 @@ def with_job(handle: SlurmHandle) -> SlurmHandle:
     if handle.job_id is not None or handle.turn:
         return handle
     found = [job for job in retry_outages(lambda: find_jobs(handle.job_name)) if job.output == handle.output]
-    return handle.model_copy(update={"job_id": found[-1].job_id}) if found else handle
+    return handle.replace(job_id=found[-1].job_id) if found else handle
 
 
 def settings_of(plan: RunPlan) -> Slurm:

@@ -27,7 +27,7 @@ JOIN = (
 
 def write_script(plan: RunPlan, settings: Slurm, output: Path, extra_argv: tuple[str, ...]) -> str:
     """Return the script, which runs the trainer under maxview's supervisor. output: the file of its log."""
-    own = build_environment(plan.model_copy(update={"passed_on": ()}), os.environ)
+    own = build_environment(plan.replace(passed_on=()), os.environ)
     limits = (str(plan.time_limit_s), str(supervise.GRACE_S), str(LOG_LIMIT_MB))
     words = ["env", *(f"{name}={value}" for name, value in own.items()), sys.executable, "-I", "-S"]
     words += [supervise.__file__, *limits, *_step_words(plan, settings, output), *plan.argv, *extra_argv]

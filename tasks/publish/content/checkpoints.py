@@ -78,8 +78,8 @@ def list_checkpoints(arm: ArmSummary, *, timeline: bool = False) -> list[Checkpo
         seen[key] += 1
         line = _line(*pair, levels.get((*key, seen[key])), timed=timed)
         saved_again = newest[key] != place and arm.lives
-        lines.append(line.model_copy(update={"state": "overwritten"}) if saved_again else line)
-    return [line if len(arm.runs) > 1 else line.model_copy(update={"run": 0}) for line in lines]
+        lines.append(line.replace(state="overwritten") if saved_again else line)
+    return [line if len(arm.runs) > 1 else line.replace(run=0) for line in lines]
 
 
 def _key(event: CheckpointEvent | None, proof: CheckpointProof | None) -> tuple[int, int | None]:

@@ -80,11 +80,9 @@ def _config(*runs: RunRecord) -> tuple[Setting, ...]:
     planned = [{key: str(value) for key, value in (run.plan.config if run.plan else {}).items()} for run in runs]
     origins = [run.plan.origins if run.plan else {} for run in runs]
     return tuple(
-        row.model_copy(
-            update={
-                "origins": tuple(visible(origin.get(row.name) or "") for origin in origins),
-                "sources": tuple(run.reading.sources.get(f"config.{row.name}") for run in runs),
-            }
+        row.replace(
+            origins=tuple(visible(origin.get(row.name) or "") for origin in origins),
+            sources=tuple(run.reading.sources.get(f"config.{row.name}") for run in runs),
         )
         for row in _rows(*({**run.reading.config, **own} for run, own in zip(runs, planned, strict=True)))
     )

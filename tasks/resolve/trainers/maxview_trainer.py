@@ -75,7 +75,7 @@ class MaxviewTrainer(Trainer):
                 f"'{ref.name}' requires {', '.join(unmet)}: give the arm its own packages "
                 f"(compare --with {arm.name}:{PROJECT}, or packages: ['{PROJECT}'] in the comparison's file)"
             )
-        return found.model_copy(update={"folder": str(folder), "code": digest_trainer(folder)})
+        return found.replace(folder=str(folder), code=digest_trainer(folder))
 
     @classmethod
     def find_problems(cls, config: TrainConfig, target: Target, devices: Devices) -> Iterator[str]:

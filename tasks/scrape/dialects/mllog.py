@@ -232,9 +232,7 @@ class MllogEventCollector(EventCollector):
         organisation = self.facts.get("submission_org", {}).get("value")
         count = self._nodes * int(str(each)) if self._nodes and str(each).isdigit() else None
         named = f"{organisation or ''} {platform['value']}".strip() if platform.get("value") else None
-        self.environment = self.environment.model_copy(
-            update={"device_kind": device, "num_devices": count, "place": self._place or named}
-        )
+        self.environment = self.environment.replace(device_kind=device, num_devices=count, place=self._place or named)
 
 
 def _number_steps(steps: pl.DataFrame, batch: int | None) -> pl.DataFrame:

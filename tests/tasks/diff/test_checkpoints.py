@@ -287,10 +287,10 @@ def test_a_retired_checkpoint_is_not_a_failure(make_run: MakeRun, announce: Say)
     missing.
     """
     saved = announce(BOTH)["checkpoints"]
-    old = saved[0].model_copy(update={"retired_line": 300})
+    old = saved[0].replace(retired_line=300)
     gone = CheckpointProof(step=0, path="/c/0", ok=False, checks=("commit",), retired=True)
     whole = CheckpointProof(step=5, path="/c/5", ok=True, checks=("commit",))
-    kept = make_run("linen", reading=announce(BOTH), record={"proofs": (whole.model_copy(update={"step": 0}), whole)})
+    kept = make_run("linen", reading=announce(BOTH), record={"proofs": (whole.replace(step=0), whole)})
     for events, proofs in (((old, saved[1]), (whole,)), (saved, (gone, whole))):
         right = make_run("nnx", reading={"checkpoints": events}, record={"proofs": proofs})
         row = checkpoint_row(tuple(ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in (kept, right)))

@@ -76,7 +76,7 @@ def test_a_constant_field(
     if kind:
         assert [evidence.value for evidence in found[kind].evidence] == texts
         assert found[kind].evidence[0].arm == "nnx"
-    swapped = find(sides[1].model_copy(update={"arm": "linen"}), sides[0].model_copy(update={"arm": "nnx"}))
+    swapped = find(sides[1].replace(arm="linen"), sides[0].replace(arm="nnx"))
     assert set(swapped) == set(found)
 
 

@@ -109,7 +109,7 @@ def test_a_result_is_reused_for_the_same_limits_only(
     assert interleave(PLANS, NAMES, folder, LIMITS).draws == 8
     assert interleave(PLANS, NAMES, folder, LIMITS).draws == 8
     assert (folder / "calls").read_text() == "."
-    interleave(PLANS, NAMES, folder, LIMITS.model_copy(update={"limit_s": 2.0}))
+    interleave(PLANS, NAMES, folder, LIMITS.replace(limit_s=2.0))
     assert (folder / "calls").read_text() == ".."
 
 

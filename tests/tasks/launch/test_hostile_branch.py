@@ -74,6 +74,6 @@ def test_a_target_can_remove_the_network(
     with socket.create_server(("127.0.0.1", free_port())) as server:
         code = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]})); print('reached')"
         plan = make_plan(code)
-        log = run(plan.model_copy(update={"argv": (*words, *plan.argv)}), directory)
+        log = run(plan.replace(argv=(*words, *plan.argv)), directory)
     assert "unreachable" in log
     assert "reached\n" not in log

@@ -195,7 +195,7 @@ def test_in_a_bucket_the_second_machine_finds_the_firsts_record(
 ) -> None:
     first, second, plan = machine("one"), machine("two"), make_plan("pass")
     with turn_of(plan, first, ("one",), life_of=unknown, wait=never):
-        written = record_of(first, exit_code=0).model_copy(update={"log": first.log_address})
+        written = record_of(first, exit_code=0).replace(log=first.log_address)
 
         def finish(why: str) -> None:
             first.write_record(written)

@@ -270,4 +270,4 @@ def test_a_bisection_and_a_night_take_commits_only(clone: Path, git: Git, wordin
     arms = pin_arms(load_comparison("main-vs-branch"), item, None)
     assert arms.branch == f"HEAD:{git('rev-parse', 'HEAD')}"
     with pytest.raises(ConfigError, match="only compare and preflight take it"):
-        pin_arms(load_comparison("main-vs-branch"), item.model_copy(update={"branch": "."}), None)
+        pin_arms(load_comparison("main-vs-branch"), item.replace(branch="."), None)

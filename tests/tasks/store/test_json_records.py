@@ -159,7 +159,7 @@ def test_a_whole_record_is_read_back_from_the_store(tmp_path):
     back = run.read_record()
     assert back is not None
     assert back.log == str(run.log)  # the name of its folder, whatever the file contains
-    assert_same(before, back.model_copy(update={"log": before.log}))
+    assert_same(before, back.replace(log=before.log))
     assert_frame_equal(before.reading.steps, back.reading.steps)
     assert back.proofs == before.proofs
     assert back.reading.error == before.reading.error

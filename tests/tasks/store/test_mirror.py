@@ -138,7 +138,7 @@ def test_another_machine_continues_from_the_uploaded_files(machine, make_plan) -
     assert not second.log.exists()
     with pytest.raises(StoreError, match="taken over"):  # so no job of it is started there again
         first.write_handle(handle)
-    later = handle.model_copy(update={"job_name": "a-3"})
+    later = handle.replace(job_name="a-3")
     second.write_handle(later)
     assert first.read_handle() == later
 

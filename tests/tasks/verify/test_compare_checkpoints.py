@@ -24,7 +24,7 @@ UNROLLED = ARRAYS + 3 * 3 * 2  # the three arrays of the layers are nine arrays,
 
 
 def run(arm: str, folder: Path, **proof: object) -> RunRecord:
-    proofs = tuple(found.model_copy(update=proof) for found in verify_checkpoints(folder))
+    proofs = tuple(found.replace(**proof) for found in verify_checkpoints(folder))
     reading = RunReading(name=arm, format="maxview")
     return RunRecord(plan=None, arm=arm, label=arm, commit=None, log="", reading=reading, proofs=proofs)
 

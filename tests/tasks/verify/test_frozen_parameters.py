@@ -37,7 +37,7 @@ def test_parameters_of_equal_bits_were_not_trained(runs: list[RunRecord], tmp_pa
     store = open_store(tmp_path / "out")
     assert find_frozen(runs[0], store) == ((EMBEDDING,), (*KERNELS, EMBEDDING))
     assert find_frozen(runs[1], store) == ((*KERNELS, EMBEDDING), (*KERNELS, EMBEDDING))
-    one = runs[0].model_copy(update={"proofs": runs[0].proofs[:1]})
+    one = runs[0].replace(proofs=runs[0].proofs[:1])
     assert find_frozen(one, store) is None
 
 
@@ -55,7 +55,7 @@ def test_digests_and_other_names_leave_the_checkpoints_unread(
 ) -> None:
     if change == "digests":
         program: dict[str, Any] = {"state": {"arrays": {"x": "01"}}}
-        runs[0] = runs[0].model_copy(update={"program": program})
+        runs[0] = runs[0].replace(program=program)
         monkeypatch.setattr("tasks.diff.assemble_case.find_frozen", lambda *_: pytest.fail("was read"))
     else:
         names = iter([((), ("a",)), ((), ("b",))])

@@ -67,7 +67,7 @@ def test_the_new_operation_is_reported_with_its_line(store: Store, plan: RunPlan
 
 
 def test_without_a_ledger_kept_programs_are_compared(store: Store, plan: RunPlan) -> None:
-    points = [point.model_copy(update={"ledger": LedgerEntry()}) for point in make_points("a", "b")]
+    points = [point.replace(ledger=LedgerEntry()) for point in make_points("a", "b")]
     runs: dict[int, Any] = {}
     for number, function in enumerate((step, scaled_step)):
         log = store.run(f"run-{number}").path / "log.txt"

@@ -83,6 +83,6 @@ def night(store: Store) -> Callable[..., ComparisonRecord]:
             rules=load_verdict_rules("linen-vs-nnx", "cpu"),
         )
         made.append(None)
-        return record.model_copy(update={"created": f"2026-11-{day:02}T04:00:{len(made):02}+00:00"})
+        return record.replace(created=f"2026-11-{day:02}T04:00:{len(made):02}+00:00")
 
     return compare

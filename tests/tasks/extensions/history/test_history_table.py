@@ -206,7 +206,7 @@ def test_noise_is_taken_from_equal_runs_only(store: Store, night: Night) -> None
 def test_each_branch_has_its_own_series_and_dead_runs_have_none(store: Store, night: Night) -> None:
     def of_branch(record: ComparisonRecord, branch: str) -> ComparisonRecord:
         label = f"{branch} · c0ffee1"
-        return record.model_copy(update={"candidate": record.candidate.model_copy(update={"label": label})})
+        return record.replace(candidate=record.candidate.replace(label=label))
 
     for day, branch in ((1, "feat/a"), (2, "feat/b"), (3, "feat/a")):
         append_comparison(of_branch(night(day), branch), store)
@@ -214,7 +214,7 @@ def test_each_branch_has_its_own_series_and_dead_runs_have_none(store: Store, ni
     assert [(series.pair, len(series.nights)) for series in found] == [("linen → feat/a", 2), ("linen → feat/b", 1)]
     record = night(4)
     alive, other = read_runs(record, store)
-    dead = other.model_copy(update={"reading": other.reading.model_copy(update={"exit_code": 1})})
+    dead = other.replace(reading=other.reading.replace(exit_code=1))
     assert set(history_rows(record, [alive, dead])["arm"]) == {"linen"}
 
 

@@ -364,7 +364,7 @@ def test_the_longest_names_are_accepted(
 ) -> None:
     """JobSet's webhook refuses a JobSet whose pods would have names of more than 63 characters."""
     unlimited = {"queue": None} if backend == "jobset" else {}  # the queue has a quota of two slices
-    plan = make_plan(HANGS, num_slices=256, **unlimited).model_copy(update={"case": "x" * 60})
+    plan = make_plan(HANGS, num_slices=256, **unlimited).replace(case="x" * 60)
     launched = job.launch_or_attach(plan, directory)
     (jobset,) = standin.request("GET", JOBSETS).json()["items"]
     assert len(launched.handle.job_name) + len("-slice-job-255-9999-abcde") <= 63

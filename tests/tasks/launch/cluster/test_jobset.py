@@ -103,7 +103,7 @@ def test_a_queue_without_its_cluster_queue_is_refused(
 def test_doctor_reports_the_queue(standin: Any, change: Callable[..., None], backend: str, wording: Wording) -> None:
     target = load_target("v6e-32")
     settings = target.launch | {"context": "loopback"}
-    target = target.model_copy(update={"launch": settings})
+    target = target.replace(launch=settings)
     assert list(find_obstacles(target, ENVIRON)) == []
     (found,) = find_obstacles(target, ENVIRON | {"MAXVIEW_QUEUE": "tpus"})
     assert "no queue tpus" in found

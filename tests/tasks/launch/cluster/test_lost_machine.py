@@ -87,7 +87,7 @@ def lose_a_flow(gcs_url: str, make_plan: MakePlan, tmp_path: Path) -> Callable[[
         plan = make_plan(code, shared_out=False)
         reading = str(tmp_path / "its log is being read")
         words = (*plan.argv, str(tmp_path / "attempts"), reading)
-        plan = plan.model_copy(update={"directory": str(place / plan.run_name), "argv": words})
+        plan = plan.replace(directory=str(place / plan.run_name), argv=words)
         killed = subprocess.run(
             [sys.executable, "-c", FLOW, gcs_url, last, reading],
             input=plan.model_dump_json(), text=True, timeout=300, env=os.environ | {"XDG_CACHE_HOME": str(cache)},

@@ -352,7 +352,7 @@ def test_pods_must_be_able_to_write(tmp_path: Path, wording: Wording) -> None:
     from tasks.launch.job import write_manifest as write
 
     plan = plan_of(backend="jobset", target="v6e-32", trainer="command", launch=settings_of(topology="v6e:4x8"))
-    plan = plan.model_copy(update={"start": None, "aa": False})
+    plan = plan.replace(start=None, aa=False)
     with pytest.raises(ConfigError, match="/o: choose --out gs://BUCKET/FOLDER") as error:
         write(plan, RunDirectory(tmp_path))
     wording("errors", error.value)

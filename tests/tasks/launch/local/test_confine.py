@@ -198,7 +198,7 @@ for folder in sys.argv[1:]:
     folders = (arms, program / ".venv" / "bin", program, work)
     plan = make_plan(code, *map(str, folders), directory=str(run.path), start_folder=str(work))
     argv = ("env", "A=1", str(arms / "bin" / "python"), *plan.argv[1:])  # as a target's `wrap` does
-    log = log_of(plan.model_copy(update={"argv": argv}), run)
+    log = log_of(plan.replace(argv=argv), run)
     said = [line for line in log.splitlines() if line in ("worked", "refused")]
     assert said == ["refused", "refused", "refused", "worked"], log
 

@@ -397,7 +397,7 @@ def test_a_log_path_that_is_not_a_file_is_refused(
 def test_a_reused_pid_is_not_the_run(start: Start) -> None:
     handle = start(SLEEP)
     wait_for(lambda: is_up(handle))
-    other = handle.model_copy(update={"created": handle.created - 60.0})
+    other = handle.replace(created=handle.created - 60.0)
     assert not process_group.is_alive(other)
     process_group.stop(other)  # must kill nothing
     assert process_group.is_alive(handle)
@@ -419,13 +419,13 @@ def test_a_changed_clock_has_no_effect(start: Start, monkeypatch: pytest.MonkeyP
 def test_a_process_of_an_earlier_boot_is_not_the_run(start: Start) -> None:
     handle = start(SLEEP)
     wait_for(lambda: is_up(handle))
-    assert not process_group.is_alive(handle.model_copy(update={"boot": "another"}))
+    assert not process_group.is_alive(handle.replace(boot="another"))
 
 
 def test_an_unused_pid_is_not_alive(start: Start) -> None:
     handle = start("pass")
     end_of(handle)
-    assert not process_group.is_alive(handle.model_copy(update={"pid": 2**22 - 1}))
+    assert not process_group.is_alive(handle.replace(pid=2**22 - 1))
 
 
 def test_an_ended_run_leaves_no_zombie(start: Start) -> None:

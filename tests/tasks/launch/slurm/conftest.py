@@ -61,7 +61,7 @@ def obstacles(settings: Slurm) -> list[str]:
     """The obstacles to runs, as `maxview doctor` shows them."""
     target = load_target("slurm")
     launch = settings.model_dump(exclude={"backend"}, exclude_none=True)
-    return list(job.find_obstacles(target.model_copy(update={"launch": launch}), {}))
+    return list(job.find_obstacles(target.replace(launch=launch), {}))
 
 
 class Followed(threading.Thread):

@@ -217,7 +217,7 @@ def test_the_name_is_taken(slurm: Cluster, follow: Follow, train: Plan, director
     other = slurm.tool("sbatch", *words).strip()
     run = follow(plan).wait_for(b"begun")
     handle = run.run_.handle
-    assert with_job(handle.model_copy(update={"job_id": None})) == handle  # not the other job
+    assert with_job(handle.replace(job_id=None)) == handle  # not the other job
     job.stop(handle)
     run.end()
     assert other in slurm.tool("squeue", "--noheader", "--states=running", "--format=%A")

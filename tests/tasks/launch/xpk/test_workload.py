@@ -104,7 +104,7 @@ def test_the_line_unpacks_the_config_and_becomes_the_trainer() -> None:
 
 
 def test_the_arguments_of_xpk() -> None:
-    settings = SETTINGS.model_copy(update={"num_slices": 2, "argv": ("uvx", "xpk==1.16.0")})
+    settings = SETTINGS.replace(num_slices=2, argv=("uvx", "xpk==1.16.0"))
     argv = create_argv(plan_of(), settings, "a-name", "the command")
     assert argv[:4] == ["uvx", "xpk==1.16.0", "workload", "create"]
     assert "--num-slices=2" in argv

@@ -31,8 +31,8 @@ def edited(record: ComparisonRecord, diff: str = DIFF) -> ComparisonRecord:
         ListedLine.model_validate({"side": side, "file": "model/layers.py", "line": line, "text": "", "ran": ran})
         for side, line, ran in listed
     )
-    return record.model_copy(
-        update={"code": {record.candidate.name: version}, "coverage": ChangeCoverage(lines=2, files=1, listed=lines)}
+    return record.replace(
+        code={record.candidate.name: version}, coverage=ChangeCoverage(lines=2, files=1, listed=lines)
     )
 
 
