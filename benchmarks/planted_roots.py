@@ -15,7 +15,8 @@ from benchmarks.machine import describe_machine
 from benchmarks.planted_changes import PLANTED, PlantedChange, plant
 from tasks.experiments.observe_arm import observe_arm
 from tasks.extensions.explain.tensors import compare_tensors
-from tasks.records import RunPlan, TensorComparison
+from tasks.records.observation import TensorComparison
+from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, resolve
 
 SMALL = ("steps=10", "max_target_length=64", "enable_checkpointing=false")

@@ -29,8 +29,8 @@ from configs.verdict_rules import DeviceKind, load_effects, load_tolerances, mak
 from tasks.diff.arms import ArmRuns
 from tasks.diff.time_rows import Circumstances, step_time_row
 from tasks.metrics.compute_facts import with_facts
-from tasks.records import RunRecord
-from tasks.scrape import scrape_run
+from tasks.records.run import RunRecord
+from tasks.scrape.read_log import scrape_run
 
 type Values = NDArray[np.float64]
 

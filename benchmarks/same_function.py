@@ -28,7 +28,8 @@ from benchmarks.machine import describe_machine
 from benchmarks.planted_changes import PLANTED, PlantedChange, plant
 from tasks.experiments.recordings import SIDES
 from tasks.experiments.same_function import RESULT, compare_functions
-from tasks.records import ArmOverrides, FunctionComparison, RunPlan
+from tasks.records.function import FunctionComparison
+from tasks.records.plan import ArmOverrides, RunPlan
 from tasks.resolve.plans import Request, resolve
 
 SMALL = ("max_target_length=64", "steps=12", "enable_checkpointing=false")

@@ -28,8 +28,9 @@ from tasks.ingest.example_logs import example_pairs
 from tasks.publish.site.comparison_pages import publish_comparison, read_runs_by_name
 from tasks.publish.site.index import PAGE, index_comparison
 from tasks.publish.site.index_page import add_results, update_index
-from tasks.records import ComparisonRecord, RunRecord
-from tasks.store import Store, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run import RunRecord
+from tasks.store.store import Store, open_store
 
 SERVER = Path(__file__).parents[1] / "tests/standins/gcs.py"
 CASES, PAIRS, BRANCHES = 16, 2, 40  # per night; every eighth night's second pair is of another branch

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from benchmarks.verdict_power import RULES, Rng, Values
 from benchmarks.verdict_regimes import PLAN
 from tasks.diff.compare_runs import diff
-from tasks.records import RunRecord
-from tasks.scrape import scrape_run
+from tasks.records.run import RunRecord
+from tasks.scrape.read_log import scrape_run
 
 STEPS, STEP_S, TOKENS = 50, 0.25, 2048
 START = datetime(2026, 11, 16, 8)

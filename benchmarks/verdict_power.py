@@ -34,7 +34,9 @@ from tasks.extensions.history.prior import difference_of
 from tasks.metrics.merged_steps import refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import STEP_SCHEMA, Environment, RunReading, RunRecord, StepLevels
+from tasks.records.log_reading import STEP_SCHEMA, Environment, RunReading
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import StepLevels
 from tasks.scrape.read_log import scrape_run
 
 type Values = NDArray[np.float64]

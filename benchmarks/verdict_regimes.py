@@ -27,7 +27,8 @@ from tasks.diff.time_rows import Circumstances, decide_levels
 from tasks.metrics.merged_steps import PRINTED_UNIT_S, refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import RunPlan, StepLevels
+from tasks.records.plan import RunPlan
+from tasks.records.run_facts import StepLevels
 
 STEPS = 100
 PAIRS = (0, 8, 20)

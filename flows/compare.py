@@ -58,16 +58,14 @@ from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.kept_programs import have_programs
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
-from tasks.records import (
-    CheckpointCommitted,
-    CheckpointProof,
-    ComparisonRecord,
-    FunctionComparison,
-    HostTimes,
-    ProgramTimes,
-    RunPlan,
-    RunRecord,
-)
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.function import FunctionComparison
+from tasks.records.host_times import HostTimes
+from tasks.records.log_reading import CheckpointCommitted
+from tasks.records.plan import RunPlan
+from tasks.records.program_times import ProgramTimes
+from tasks.records.run import RunRecord
 from tasks.resolve.options import EXPERIMENTS, INTERLEAVE_S, CompareOptions, Experiment
 from tasks.resolve.plans import Request, request_comparison, with_seed
 from tasks.services.costs import AFTER, RUN, note_cost, tell_cost
@@ -97,7 +95,7 @@ from tasks.services.prefect_ui import (
 from tasks.services.pull_request import parse_pull_request
 from tasks.services.running_jobs import Jobs, Stopped, held_job, held_run
 from tasks.services.slices import slice_of
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 from tasks.verify.steps_to_prove import find_unverified
 
 CASE_STEPS = CaseSteps(blessed_step, compare_checkpoints_step, compare_kept_programs_step)

@@ -53,28 +53,25 @@ from tasks.programs.compare_lowered import compare_program_files
 from tasks.publish.markdown.elements import artifact_key
 from tasks.publish.page.convergence import convergence_page
 from tasks.publish.terminal.convergence import show_convergence
-from tasks.records import (
-    CheckpointDifference,
-    CheckpointProof,
-    ComparisonRecord,
-    FunctionComparison,
-    HostTimes,
-    ProgramExplanation,
-    ProgramTimes,
-    RunEnded,
-    RunPlan,
-    RunRecord,
-    StepCompleted,
-)
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.convergence import ConvergenceRecord
 from tasks.records.data import DataComparison
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.function import FunctionComparison
+from tasks.records.host_times import HostTimes
+from tasks.records.log_reading import RunEnded, StepCompleted
 from tasks.records.observation import LOG, PROGRAM
+from tasks.records.plan import RunPlan
+from tasks.records.program_times import ProgramTimes
+from tasks.records.run import RunRecord
 from tasks.resolve.blessed import blessed_runs
 from tasks.resolve.options import Experiment
 from tasks.resolve.plans import Request, resolve
 from tasks.services.events import EVENTS, Comparing, Progressed
 from tasks.services.outage import outlast, unless_away
-from tasks.store import Store
+from tasks.store.store import Store
 from tasks.verify.verification import verify_saved
 
 PROGRESS_EVERY_S = 1.0  # seconds; minimum between two updates of a progress artifact

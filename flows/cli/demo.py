@@ -15,9 +15,13 @@ from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import publish_night
-from tasks.records import CellResult, Commit, ComparisonRecord, NightCell, NightPlan, RunRecord
-from tasks.scrape import LogFormatError
-from tasks.store import Store, open_store, safe_name
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.night import CellResult, NightCell, NightPlan
+from tasks.records.plan import Commit
+from tasks.records.run import RunRecord
+from tasks.scrape.window import LogFormatError
+from tasks.store.names import safe_name
+from tasks.store.store import Store, open_store
 
 TARGET = "example"  # name of the target in the comparisons of generated logs; no such target exists
 QUESTION = "An example: these logs are made up."

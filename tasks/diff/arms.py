@@ -9,7 +9,11 @@ from tasks.metrics.merged_steps import step_table, waited_per_step
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.time_account import is_steady
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import ArmSummary, Curve, Restore, RunFacts, RunReading, RunRecord, TimeAccount
+from tasks.records.checkpoint_proof import Restore
+from tasks.records.compared_case import ArmSummary, Curve
+from tasks.records.log_reading import RunReading
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import RunFacts, TimeAccount
 
 
 class ArmRuns(Frozen):

@@ -10,9 +10,12 @@ from tasks.diff.compare_case import CaseRuns, case_id
 from tasks.diff.cover_change import cover_runs
 from tasks.observe.earlier_runs import name_cases
 from tasks.programs.kept_programs import compare_kept_programs, have_programs
-from tasks.records import CheckpointDifference, ProgramExplanation, RunPlan, RunRecord
+from tasks.records.compared_checkpoints import CheckpointDifference
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.blessed import blessed_runs
-from tasks.store import Store
+from tasks.store.store import Store
 from tasks.verify.compare_checkpoints import compare_arms, find_common, find_frozen
 from tasks.verify.verification import Progress
 

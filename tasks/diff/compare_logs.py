@@ -17,11 +17,14 @@ from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
 from tasks.ingest.log_causes import with_cause, with_place
 from tasks.metrics.compute_facts import with_facts
-from tasks.records import ComparisonRecord, NextStep, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.next_step import NextStep
+from tasks.records.run import RunRecord
 from tasks.resolve.arm_config import find_unfit_cases
-from tasks.scrape import copy_log
-from tasks.store import Store, check_name, safe_name
+from tasks.scrape.read_log import copy_log
 from tasks.store.mirror import out_option
+from tasks.store.names import check_name, safe_name
+from tasks.store.store import Store
 
 INGEST = "ingest"  # the name of every comparison of logs
 SUGGESTED = "linen-vs-nnx"  # the comparison that a suggested command runs; it needs this machine only, no checkout

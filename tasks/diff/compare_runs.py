@@ -51,22 +51,16 @@ from tasks.metrics.result_metrics import (
 )
 from tasks.metrics.table import BY_NAME, METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
-from tasks.records import (
-    ChangeCoverage,
-    CheckpointDifference,
-    ComparisonRecord,
-    Finding,
-    Floor,
-    FunctionComparison,
-    HostTimes,
-    MetricDiff,
-    ProgramExplanation,
-    ProgramTimes,
-    RunPlan,
-    RunRecord,
-    Verdict,
-)
+from tasks.records.change import ChangeCoverage
+from tasks.records.compared_case import ComparisonRecord, Finding, Floor, MetricDiff, Verdict
+from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.data import DataComparison
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.function import FunctionComparison
+from tasks.records.host_times import HostTimes
+from tasks.records.plan import RunPlan
+from tasks.records.program_times import ProgramTimes
+from tasks.records.run import RunRecord
 from tasks.records.text import MEGA, show_number
 from tasks.verify.saves import lives_of
 

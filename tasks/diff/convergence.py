@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks.diff.distributions import student_below, student_quantile
 from tasks.diff.effect import move_together
-from tasks.records import Verdict
+from tasks.records.compared_case import Verdict
 from tasks.records.convergence import MIN_SEEDS, Band, ConvergenceRecord, ConvergenceRow, LossCurve, Oddity, Shape
 from tasks.records.text import counted, show_interval
 

@@ -12,9 +12,10 @@ from tasks.diff.parity import DATA_COLUMNS
 from tasks.diff.setting_differences import kind_of_key
 from tasks.metrics.merged_steps import last_of_each_step
 from tasks.metrics.result_metrics import DATA
-from tasks.records import Decision, Measured, MetricDiff
+from tasks.records.compared_case import Decision, MetricDiff
 from tasks.records.data import DataComparison, DataKind
 from tasks.records.function import show_relative
+from tasks.records.run_facts import Measured
 from tasks.records.text import counted
 
 

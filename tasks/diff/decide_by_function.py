@@ -14,8 +14,9 @@ from tasks.diff.decide_curves import compare_blocks
 from tasks.diff.metric_rows import make_row, not_judged
 from tasks.diff.parity import MetricParity
 from tasks.metrics.result_metrics import ROUNDING
-from tasks.records import Decision, Measured, MetricDiff, Verdict
+from tasks.records.compared_case import Decision, MetricDiff, Verdict
 from tasks.records.function import FunctionComparison, RoundingBand, RoundingError
+from tasks.records.run_facts import Measured
 
 # How many times further than two perturbed runs of one arm the arms' losses may part. Among equal functions the largest
 # factor measured was 1.9 (benchmarks/same_function.py).

@@ -18,7 +18,7 @@ from tasks.diff.distributions import student_below, student_quantile
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.parity import LOSS_LIKE, MIN_STEPS, MetricParity
 from tasks.metrics.printed import Values
-from tasks.records import Decision, Verdict
+from tasks.records.compared_case import Decision, Verdict
 from tasks.records.text import counted
 
 ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")

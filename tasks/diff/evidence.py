@@ -12,13 +12,18 @@ from math import inf, log1p
 from configs.frozen import Frozen
 from tasks.diff.compare_case import CaseRuns, case_id
 from tasks.diff.program_time_rows import describe_turns, show_ratio
-from tasks.records import ComparisonRecord, FunctionComparison, HostTimes, ProgramTimes, RunRecord
+from tasks.records.compared_case import ComparisonRecord
 from tasks.records.data import DataComparison
+from tasks.records.function import FunctionComparison
+from tasks.records.host_times import HostTimes
 from tasks.records.measurement import EarlierVerdict, EvidenceLine, MeasuredKind, Measurement
+from tasks.records.program_times import ProgramTimes
+from tasks.records.run import RunRecord
 from tasks.records.text import counted
-from tasks.store import ComparisonDirectory, Store
+from tasks.store.directories import ComparisonDirectory
 from tasks.store.documents import model_from_json
 from tasks.store.json_records import model_to_json
+from tasks.store.store import Store
 
 NAMES: dict[MeasuredKind, str] = {
     "function": "both steps in float64",

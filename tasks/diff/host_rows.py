@@ -2,7 +2,8 @@
 
 from tasks.diff.program_time_rows import is_inside
 from tasks.metrics.time_metrics import CPU_TIME
-from tasks.records import HostTimes, MetricDiff, Span
+from tasks.records.compared_case import MetricDiff
+from tasks.records.host_times import HostTimes, Span
 from tasks.records.text import counted
 
 HOST_LOOPS = "host loops without their program"

@@ -15,7 +15,9 @@ from tasks.metrics.metric import Metric, number
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import Decision, Measured, MetricDiff, Source
+from tasks.records.compared_case import Decision, MetricDiff
+from tasks.records.run_facts import Measured
+from tasks.records.shared_fields import Source
 
 DIED = "–, died"  # the cell of an arm with a dead run and without a value
 ABSENT = "not in the log"

@@ -11,8 +11,9 @@ from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHANGE
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
-from tasks.records import CodeLine, ComparisonRecord, Explanation, MetricDiff, NextStep, Verdict
-from tasks.records.next_step import StepKind
+from tasks.records.compared_case import ComparisonRecord, MetricDiff, Verdict
+from tasks.records.explanation import CodeLine, Explanation
+from tasks.records.next_step import NextStep, StepKind
 from tasks.records.run_end import DeathKind
 
 # kind of death -> step to take before the next run

@@ -16,7 +16,9 @@ from configs.frozen import Frozen
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of_row
 from tasks.metrics.printed import Values, last_digit, round_to, shared_decimals
-from tasks.records import FirstDivergence, Parity, RunRecord, Source
+from tasks.records.compared_case import FirstDivergence, Parity
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 
 EXACT = "the last bit (float32)"
 INTEGERS = "the last digit (whole numbers)"

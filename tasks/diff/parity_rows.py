@@ -8,7 +8,8 @@ from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_table, shared_metrics
 from tasks.metrics.merged_steps import place_of_row
 from tasks.metrics.result_metrics import EVALUATION, LOSS, VALUES
-from tasks.records import Decision, Measured, MetricDiff
+from tasks.records.compared_case import Decision, MetricDiff
+from tasks.records.run_facts import Measured
 from tasks.records.text import counted
 
 SHOWN = 5  # limit of steps that a message names

@@ -7,7 +7,9 @@ from tasks.diff.decide import decide_exact, show_duration, show_threshold
 from tasks.diff.metric_rows import NOT_JUDGED, make_row
 from tasks.metrics.program_metrics import GIB, MEMORY
 from tasks.metrics.time_metrics import PROGRAM_TIME
-from tasks.records import Decision, Finding, Measured, MetricDiff, ProgramTimes, TimeRatio, Verdict
+from tasks.records.compared_case import Decision, Finding, MetricDiff, Verdict
+from tasks.records.program_times import ProgramTimes, TimeRatio
+from tasks.records.run_facts import Measured
 from tasks.records.text import counted, show_interval
 
 EVIDENCE = "programs in turns"

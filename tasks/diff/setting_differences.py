@@ -7,7 +7,7 @@ from pathlib import Path
 from configs.findings import FindingKind
 from configs.frozen import Frozen
 from configs.verdict_rules import Inert, load_inert
-from tasks.records import RunRecord
+from tasks.records.run import RunRecord
 
 FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 # MaxText's keys that choose the implementation: they are expected to differ between Linen and NNX

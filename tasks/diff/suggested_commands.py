@@ -18,7 +18,10 @@ from tasks.diff.ingest_command import name_logs, options_of
 from tasks.diff.next_step import make_step
 from tasks.diff.program_time_rows import longer_limit
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
-from tasks.records import ComparisonRecord, NextStep, RunPlan, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.next_step import NextStep
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.arm_config import find_unfit_cases
 from tasks.resolve.refs import WORKING_TREE
 from tasks.store.mirror import name_store, out_option

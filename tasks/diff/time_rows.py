@@ -21,7 +21,8 @@ from tasks.metrics.metric import Metric
 from tasks.metrics.step_time_levels import CLOSE
 from tasks.metrics.time_account import COMPUTE, is_steady
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME, TOO_FEW
-from tasks.records import Decision, Measured, MetricDiff, StepLevels, TimeAccount, seconds_between
+from tasks.records.compared_case import Decision, MetricDiff
+from tasks.records.run_facts import Measured, StepLevels, TimeAccount, seconds_between
 
 SHIFTING = frozenset({"tpu", "gpu"})  # devices whose shifts count; on CPUs, bursts of load do not move the steady level
 # A larger shift of the step time during a run makes the run's level uncertain, as a logarithm; with MIN_REPEATS runs of

@@ -15,8 +15,9 @@ from tasks.experiments.run_inside import Say
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import run_to_end
 from tasks.observe.recorder import explain_missing_step, prepare_recorder
-from tasks.records import HostTimes, RunPlan, Span
+from tasks.records.host_times import HostTimes, Span
 from tasks.records.observation import LOG
+from tasks.records.plan import RunPlan
 from tasks.store.atomic import write_atomically
 from tasks.store.documents import dump_json, load_json, read_document
 

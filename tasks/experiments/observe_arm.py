@@ -12,8 +12,8 @@ from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import move_plan, run_to_end
 from tasks.launch.logs import read_exit_code
 from tasks.observe.recorder import prepare_recorder, read_observation
-from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
+from tasks.records.plan import RunPlan
 from tasks.store.directories import config_text
 
 OWN_FOLDER = "run"  # subfolder for the files that the trainer writes

@@ -12,11 +12,11 @@ from maxview_probe.turns.record_and_time import MARK, PLACE
 from tasks.experiments.interleave import COMPILE_S, OWN_VARIABLES, TurnLimits, python_of, read_result
 from tasks.experiments.recordings import BATCHES, SIDES, Both
 from tasks.launch.local.process_group import move_plan, start_folder
-from tasks.records import ProgramTimes, RunPlan
-from tasks.records.plan import RunFiles
+from tasks.records.plan import RunFiles, RunPlan
+from tasks.records.program_times import ProgramTimes
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
-from tasks.store import Store
 from tasks.store.directories import config_text
+from tasks.store.store import Store
 
 ARM = "turns"  # in the place of an arm in the job's name
 MODULE = "maxview_probe.turns.record_and_time"

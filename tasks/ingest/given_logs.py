@@ -17,9 +17,9 @@ from pathlib import Path
 from configs.frozen import Frozen
 from tasks.ingest.log_sources import SCHEME, expand_place, list_logs, local_copies
 from tasks.metrics.merged_steps import have_equal_times
-from tasks.records import LogReading, RunReading
-from tasks.scrape import LogFormatError, scrape
-from tasks.scrape.read_log import digest_text
+from tasks.records.log_reading import LogReading, RunReading
+from tasks.scrape.read_log import digest_text, scrape
+from tasks.scrape.window import LogFormatError
 
 SIDES = ("baseline", "candidate")
 HOW = "maxview ingest --baseline LOG… --candidate LOG…"  # command for several logs of each side

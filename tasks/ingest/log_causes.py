@@ -13,7 +13,9 @@ from pathlib import Path
 from configs.backends import BACKENDS
 from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN, launcher_of
 from tasks.launch.supervise import CANNOT_START, PEAK, TIMED_OUT
-from tasks.records import DeathKind, LogError, RunReading, Source
+from tasks.records.log_reading import RunReading
+from tasks.records.run_end import DeathKind, LogError
+from tasks.records.shared_fields import Source
 from tasks.scrape.death.causes import classify
 from tasks.scrape.prefixes import ABSL
 from tasks.scrape.window import text_of

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tasks.records import LogReading
-from tasks.scrape import LogFormatError, scrape, scrape_chunks
-from tasks.scrape.window import read_file
+from tasks.records.log_reading import LogReading
+from tasks.scrape.read_log import scrape, scrape_chunks
+from tasks.scrape.window import LogFormatError, read_file
 from tasks.scrape.wrappings.unpack import GZIP, ZSTD
 from tasks.store.atomic import StoreError
 

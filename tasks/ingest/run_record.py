@@ -16,23 +16,21 @@ from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.metrics.compute_facts import with_facts
 from tasks.observe.kept_program import keep_step_program, read_compiles
 from tasks.observe.shared_start import read_ran, read_start
-from tasks.records import (
-    CheckpointProof,
-    RunPlan,
-    RunReading,
-    RunRecord,
-    metric_from_json,
-    step_from_json,
-)
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.json_numbers import metric_from_json, step_from_json
+from tasks.records.log_reading import RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.trainers.maxtext_metrics import (
     TENSORBOARD,
     has_maxtext_keys,
     read_maxtext_events,
     read_maxtext_metrics,
 )
-from tasks.scrape import LogFormatError, scrape_run
-from tasks.store import RunDirectory
+from tasks.scrape.read_log import scrape_run
+from tasks.scrape.window import LogFormatError
 from tasks.store.atomic import explain_full
+from tasks.store.directories import RunDirectory
 
 
 def read_run_log(log: Path) -> RunReading:

@@ -9,7 +9,8 @@ from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_account import account_death, account_run, seconds_between_steps
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
-from tasks.records import RunFacts, RunRecord
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import RunFacts
 
 
 def facts_of_run(run: RunRecord) -> RunFacts:

@@ -4,7 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from configs.frozen import Frozen
-from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFacts, RunRecord, Source
+from tasks.records.compared_case import Better
+from tasks.records.compiled import CompiledProgram, ProgramWork
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured, RunFacts
+from tasks.records.shared_fields import Source
 
 # How a metric is judged. exact: equal within the tolerance; noise: by the step times of all runs; steps: by its
 # values at all steps; proof: by a rule in tasks/diff that checks evidence; shown: not at all.

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 
 from tasks.metrics.metric import Metric, Printed, number
-from tasks.records import CompiledProgram, Measured, ProgramMemory, ProgramWork, RunRecord
+from tasks.records.compiled import CompiledProgram, ProgramMemory, ProgramWork
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
 
 GIB, MIB = 2**30, 2**20  # MaxText prints GiB as GB
 MEMORY_PARTS = ("argument", "output", "temp")  # MaxText prints their sum minus "alias" (outputs in arguments' place)

@@ -5,7 +5,10 @@ import polars as pl
 
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.step_time_levels import MIN_STEPS
-from tasks.records import RunReading, RunRecord, Source, TimeAccount, TimePart, seconds_between
+from tasks.records.log_reading import RunReading
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import TimeAccount, TimePart, seconds_between
+from tasks.records.shared_fields import Source
 
 COMPUTE = "compute"
 FIRST_STEPS = "first steps"  # part with all steps of a run that died too early to separate compiling from computing

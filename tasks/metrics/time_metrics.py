@@ -11,7 +11,8 @@ import polars as pl
 from tasks.metrics.merged_steps import last_of_each_step, place_of_row, step_table
 from tasks.metrics.metric import Metric, number
 from tasks.metrics.time_account import COMPUTE, is_stall, is_steady
-from tasks.records import Measured, RunFacts, RunRecord, seconds_between
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured, RunFacts, seconds_between
 
 TOO_FEW = "too few steps"
 PRODUCTIVE = "productive step time"

@@ -3,9 +3,10 @@
 import json
 
 from tasks.observe.ran_lines import PATTERN, read_ran_lines
-from tasks.records import ChangeCoverage, RanLines, RunPlan, UnseenLines
+from tasks.records.change import ChangeCoverage, RanLines, UnseenLines
+from tasks.records.plan import RunPlan
 from tasks.records.run import START_FOLDER
-from tasks.store import Store
+from tasks.store.store import Store
 
 MOST = 60  # runs that are read, the newest first
 

@@ -11,8 +11,9 @@ from configs.backends import settings_model
 from configs.trainers import trainer_class
 from tasks.observe.ran_lines import read_ran_lines
 from tasks.observe.recorder import prepare_recorder
-from tasks.records import RanLines, RunPlan, StartReport
-from tasks.records.run import START_FILE, START_FOLDER
+from tasks.records.change import RanLines
+from tasks.records.plan import RunPlan
+from tasks.records.run import START_FILE, START_FOLDER, StartReport
 
 
 def with_recorder(plan: RunPlan) -> RunPlan:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from configs.comparison import Arm, Comparison
 from configs.errors import ConfigError, Problems, suggest
-from tasks.records import ArmOverrides
+from tasks.records.plan import ArmOverrides
 from tasks.resolve.checkout import make_checkout, prune_checkouts, read_tree
 from tasks.resolve.git import GitError, list_commits, run_git
 from tasks.resolve.own_clone import HERE, find_own_clone

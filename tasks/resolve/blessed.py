@@ -6,9 +6,11 @@ from pathlib import Path
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.records import Baseline, Blessing, ComparisonRecord, RunPlan, RunRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import RunPlan
+from tasks.records.run import Baseline, Blessing, RunRecord
 from tasks.store.baselines import find_baseline, read_baseline, write_baseline
+from tasks.store.store import Store
 
 
 def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tuple[Path, Blessing]:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from configs.frozen import Frozen
 from configs.trainers import trainer_class
-from tasks.records import RunPlan
 from tasks.records.change import ChangedCode, ChangedStatement, Side, StatementKind
+from tasks.records.plan import RunPlan
 
 MAX_STATEMENTS = 20_000  # of one file; a file with more of them is generated
 PROSE = frozenset({".md", ".rst", ".txt", ".ipynb", ".png", ".svg", ".lock"})

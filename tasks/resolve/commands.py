@@ -15,7 +15,7 @@ from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.schema import TrainConfig
 from configs.topologies import find_topology
-from tasks.records import Invocation
+from tasks.records.plan import Invocation
 from tasks.resolve.trainers.trainer import Trainer
 
 # Fields of a trainer that are unknown until the run reports them, with their placeholder values.

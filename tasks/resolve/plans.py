@@ -20,7 +20,7 @@ from configs.names import default_cache, find, list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.records import ArmOverrides, RunPlan, SharedStart
+from tasks.records.plan import ArmOverrides, RunPlan, SharedStart
 from tasks.resolve.arm_config import ResolvedConfig, find_unfit_cases, fit_config, resolve_config
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.blessed import check_baselines

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from configs.errors import ConfigError
-from tasks.records import CodeVersion
+from tasks.records.plan import CodeVersion
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import SHORT_SHA, WORKING_TREE, ResolvedRef, is_address, resolve_ref
 

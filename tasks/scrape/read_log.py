@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks.records import Coverage, LogError, LogReading, RunReading
+from tasks.records.log_reading import Coverage, LogReading, RunReading
+from tasks.records.run_end import LogError
 from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import LogDialect, Match
 from tasks.scrape.table.step_table import StepTable, gaps_between

@@ -20,7 +20,7 @@ from tasks.launch import processes
 from tasks.services import prefect_settings as environment
 from tasks.services.kept_programs import Kept, end_kept, read_kept, start_kept
 from tasks.services.server import ServerError, answers
-from tasks.store import write_atomically
+from tasks.store.atomic import write_atomically
 
 ROOT = CONFIG_ROOT.parent
 PREFECT_FILE = Path("deployments") / "prefect.yaml"

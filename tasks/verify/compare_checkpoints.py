@@ -16,8 +16,10 @@ from typing import Any
 
 from etils import epath
 
-from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, RunRecord, ValueDifference
-from tasks.store import Store
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference, ValueDifference
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.array_pairs import ArrayPair, first_difference, pair_arrays
 from tasks.verify.layout import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from tasks.records import CheckpointProof, Problem, reached
+from tasks.records.checkpoint_proof import CheckpointProof, Problem, reached
 from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.commit_marks import check_commit, check_unfinished, commit_time, show_time
 from tasks.verify.file_lengths import check_ranges

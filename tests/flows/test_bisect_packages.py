@@ -8,11 +8,12 @@ import pytest
 import flows.extensions.bisect.flow as module
 from tasks.extensions.bisect.ledger import ledger_key
 from tasks.extensions.bisect.points import Span
-from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
+from tasks.records.bisection import BisectedPoint, LedgerEntry
+from tasks.records.plan import Commit, RunPlan
 from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef
 from tasks.services.running_jobs import Jobs
-from tasks.store import open_store
+from tasks.store.store import open_store
 
 SHAS = ("a" * 40, "b" * 40)
 PLAN = RunPlan(

@@ -6,12 +6,16 @@ from typing import Any
 from flows.compare import run_until_decided
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook
+from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Event, Replanned
 
 
 def test_runs_are_added_until_the_verdict_is_known() -> None:
     all_plans: list[Any] = [
-        SimpleNamespace(case=case, repeat=repeat, arm=arm) for case in "ab" for repeat in range(8) for arm in "xy"
+        RunRecord.model_construct(case=case, repeat=repeat, arm=arm)
+        for case in "ab"
+        for repeat in range(8)
+        for arm in "xy"
     ]
     looks: list[tuple[int | None, int]] = []
     ran: list[tuple[str, int, str]] = []

@@ -22,10 +22,12 @@ from tasks.launch.logs import LogLine, watch
 from tasks.publish.markdown.artifacts import artifact_rows, summary_description, summary_markdown
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.terminal.report import print_comparison
-from tasks.records import ComparisonRecord, NextStep
-from tasks.scrape import LogFormatError, scrape
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.next_step import NextStep
+from tasks.scrape.read_log import scrape
+from tasks.scrape.window import LogFormatError
 from tasks.scrape.wrappings.unpack import unpack_archive
-from tasks.store import open_store
+from tasks.store.store import open_store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), "")

@@ -42,7 +42,9 @@ from tasks.metrics.result_metrics import FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
-from tasks.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry, RunPlan, RunRecord
+from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect, LedgerEntry
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import CompileRequest, Request
 from tasks.services.events import EVENTS, Bisected, Planned, Replanned
@@ -51,7 +53,7 @@ from tasks.services.flow_runs import job_flow
 from tasks.services.prefect_ui import CHANGED, REGRESSED, log_result, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped, in_lanes
 from tasks.services.slices import slice_of
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 
 
 @unless_named

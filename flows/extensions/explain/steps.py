@@ -9,10 +9,12 @@ from prefect.logging import get_run_logger
 from tasks.diff.next_step import follow_cause
 from tasks.experiments.runnable_arms import wants_explanation
 from tasks.extensions.explain.subjects import announce, explain_comparison, name_explainable_differences
-from tasks.records import ComparisonRecord, RunPlan, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Explaining, Troubled
 from tasks.services.slices import slice_of
-from tasks.store import Store
+from tasks.store.store import Store
 
 
 @task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)

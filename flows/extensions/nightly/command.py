@@ -22,8 +22,8 @@ def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOpti
 
     state, _ = finish_flow("nightly", dict(options))
     from tasks.publish.markdown.night import night_markdown
-    from tasks.store import open_store
     from tasks.store.nights import read_nights
+    from tasks.store.store import open_store
 
     record = max(read_nights(open_store(options.out)), key=lambda record: record.ended, default=None)
     if record is None or state.is_crashed() or (state.is_failed() and state.name != "Regressed"):

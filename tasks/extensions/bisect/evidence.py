@@ -14,7 +14,7 @@ from scipy.special import fdtrc, stdtrit  # type: ignore[import-untyped]  # scip
 from tasks.diff.decide_noisy import CHANCE
 from tasks.extensions.bisect.posterior import Belief
 from tasks.extensions.bisect.terms import HALVES, WORSE, Judge, Line
-from tasks.records import Decision
+from tasks.records.compared_case import Decision
 
 # Minimum runs of a suspect whose time is proven worse, and of each end if the verdict on a time is not worse, because
 # other work on the machine may have slowed a single run.

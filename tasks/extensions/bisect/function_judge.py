@@ -8,8 +8,11 @@ from tasks.experiments.recordings import record_arm
 from tasks.experiments.same_function import compare_functions
 from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.extensions.bisect.run_judge import RunJudge
-from tasks.records import Decision, FunctionComparison, RunPlan, RunRecord
+from tasks.records.compared_case import Decision
+from tasks.records.function import FunctionComparison
 from tasks.records.observation import LOG
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 
 KEY = "function"  # in a run's `program`: its step beside good's
 GOOD = FunctionComparison(answer="same", sentence="good itself")

@@ -21,12 +21,13 @@ from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.program_work import analyse_program, locate
-from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
-from tasks.records.compiled import FILE, OPTIMISED
+from tasks.records.bisection import BisectedPoint, LedgerEntry
+from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
+from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.maxtext_trainer import COMPILE_RECORDER
-from tasks.store import Store
 from tasks.store.directories import config_text
 from tasks.store.documents import model_from_json, read_document
+from tasks.store.store import Store
 
 FOLDER = "bisect"  # folder in the store
 TIMEOUT_S = 1800.0  # limit of seconds of one compile

@@ -15,7 +15,8 @@ from configs.frozen import Frozen
 from configs.names import default_cache
 from configs.trainers import trainer_class
 from tasks.extensions.bisect.commits import digest_sources, find_dirt, find_inside, find_line
-from tasks.records import ArmOverrides, BisectedPoint, Commit, RunPlan
+from tasks.records.bisection import BisectedPoint
+from tasks.records.plan import ArmOverrides, Commit, RunPlan
 from tasks.resolve.git import GitError
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.own_clone import find_own_clone

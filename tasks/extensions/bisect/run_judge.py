@@ -18,7 +18,8 @@ from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.table import BY_NAME
 from tasks.metrics.time_metrics import CPU_TIME
-from tasks.records import ComparisonRecord, Decision, RunRecord
+from tasks.records.compared_case import ComparisonRecord, Decision
+from tasks.records.run import RunRecord
 
 
 class RunJudge:

@@ -21,7 +21,8 @@ from tasks.extensions.bisect.terms import (
     SearchLimits,
     Train,
 )
-from tasks.records import Decision, Mark
+from tasks.records.bisection import Mark
+from tasks.records.compared_case import Decision
 
 SURE = 0.95  # posterior probability from which a suspect is compared with the point before it
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"

@@ -11,8 +11,11 @@ from tasks.experiments.interleave import LIMIT_S, interleave, limits_of
 from tasks.experiments.recordings import record_arm
 from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.extensions.bisect.run_judge import RunJudge
-from tasks.records import Decision, ProgramTimes, RunPlan, RunRecord, TimeRatio
+from tasks.records.compared_case import Decision
 from tasks.records.observation import LOG
+from tasks.records.plan import RunPlan
+from tasks.records.program_times import ProgramTimes, TimeRatio
+from tasks.records.run import RunRecord
 
 KEY = "turns"  # in a run's `program`: its times beside good's
 LONGER = 5.0  # × the limit of the turns before, if they did not decide

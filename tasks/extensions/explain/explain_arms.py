@@ -20,21 +20,11 @@ from tasks.programs.compare_lowered import compare_program_files
 from tasks.programs.program_work import analyse_program
 from tasks.programs.read_with_jax import read_with_jax
 from tasks.programs.source_lines import OptimisedProgram, read_optimised
-from tasks.records import (
-    CodeLine,
-    CompiledProgram,
-    Explanation,
-    FunctionComparison,
-    InputArray,
-    MemoryExplanation,
-    Observation,
-    ProgramExplanation,
-    ProgramMemory,
-    RunPlan,
-    TensorComparison,
-    TimeExplanation,
-)
-from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
+from tasks.records.compiled import CompiledProgram, InputArray, ProgramMemory
+from tasks.records.explanation import CodeLine, Explanation, MemoryExplanation, ProgramExplanation, TimeExplanation
+from tasks.records.function import FunctionComparison
+from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM, Observation, TensorComparison
+from tasks.records.plan import RunPlan
 
 PROFILED = (2, 21)  # first and last profiled call, from 0; earlier calls may wait for the compiler or a checkpoint
 _STEP = re.compile(r"step (\d+)")  # name of a state that a chain of steps reaches

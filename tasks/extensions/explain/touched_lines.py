@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from configs.names import default_cache
 from tasks.programs.source_lines import shorten_path
-from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
+from tasks.records.explanation import CodeLine, Explanation, LiveBuffer, OperationDifference, TimeDifference
+from tasks.records.plan import RunPlan
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.working_tree import TREE_AUTHOR, find_source
 

@@ -13,7 +13,9 @@ from tasks.extensions.invariants.twin_records import MARKS, InvariantsRecord, Tw
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.site.index_page import add_invariants, link_home, update_index
 from tasks.records.function import show_relative
-from tasks.store import Store, check_name, write_atomically
+from tasks.store.atomic import write_atomically
+from tasks.store.names import check_name
+from tasks.store.store import Store
 
 HERE = Path(__file__).parent  # with the page's template
 COMPARES_COMMITS = "main-vs-branch"  # ends the names of comparisons of two commits

@@ -17,8 +17,8 @@ from tasks.launch.local.process_group import run_to_end, start_folder
 from tasks.launch.local.program_copy import copy_program
 from tasks.launch.logs import read_exit_code
 from tasks.observe.recorder import VARIABLE, prepare_recorder
-from tasks.records import Observation, RunPlan
-from tasks.records.observation import LOG
+from tasks.records.observation import LOG, Observation
+from tasks.records.plan import RunPlan
 from tasks.store.atomic import write_atomically
 
 BEFORE_LOG = "before.log"  # of a run that is resumed

@@ -19,8 +19,7 @@ from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.twin_files import FOLDER, SEVERAL_DEVICES, SIDES, Twin, count_devices
-from tasks.records import ArmOverrides, RunPlan
-from tasks.records.plan import WORK, RunFiles
+from tasks.records.plan import WORK, ArmOverrides, RunFiles, RunPlan
 from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.commands import make_command

@@ -17,16 +17,18 @@ from configs.nightly import PREVIOUS, Nightly, NightlyComparison, load_nightly
 from configs.read import CONFIG_ROOT, read_duration
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.compare_nights import find_night_before
-from tasks.records import ArmOverrides, CellResult, NightCell, NightChange, NightPlan, NightRecord
+from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord
+from tasks.records.plan import ArmOverrides
 from tasks.resolve.arm_config import find_unfit_cases
 from tasks.resolve.arm_trainers import are_equal
 from tasks.resolve.options import NightOptions
 from tasks.resolve.own_clone import find_own_clone
 from tasks.resolve.plans import hash_identity
 from tasks.resolve.refs import WORKING_TREE, ResolvedRef, check_repository, pin_ref, resolve_ref
-from tasks.store import Store, StoreError
+from tasks.store.atomic import StoreError
 from tasks.store.files import AlreadyThereError
 from tasks.store.nights import FOLDER, read_night_plans, read_nights
+from tasks.store.store import Store
 
 ALL = "all"  # in place of a case's name: every case
 

@@ -21,23 +21,14 @@ from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
 from tasks.programs.compare_compiled import ProgramSide, compare_programs, same_text
 from tasks.programs.program_work import FIRST_LINE, Analysis, analyse_program
-from tasks.records import (
-    ComparisonRecord,
-    CompiledProgram,
-    CompileError,
-    Decision,
-    Environment,
-    Evidence,
-    Finding,
-    Floor,
-    Measured,
-    MetricDiff,
-    RunRecord,
-    Source,
-)
-from tasks.records.compiled import FILE, LOWERED, OPTIMISED
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord, Decision, Evidence, Finding, Floor, MetricDiff
+from tasks.records.compiled import FILE, LOWERED, OPTIMISED, CompiledProgram, CompileError
+from tasks.records.log_reading import Environment
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
+from tasks.records.shared_fields import Source
 from tasks.store.documents import model_from_json, read_document
+from tasks.store.store import Store
 
 
 class Compiled(Frozen):

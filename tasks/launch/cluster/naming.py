@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tasks.launch.backend import LaunchError
 from tasks.launch.cluster.settings import ClusterSettings
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 
 if TYPE_CHECKING:
     from tasks.launch.cluster.kube import KubeApi

@@ -26,8 +26,7 @@ from tasks.launch.local.handle import LocalHandle
 from tasks.launch.local.program_copy import copy_program
 from tasks.launch.logs import open_locked
 from tasks.launch.processes import adopt, end_session, is_running
-from tasks.records import RunPlan
-from tasks.records.plan import WORK
+from tasks.records.plan import WORK, RunPlan
 from tasks.store.mirror import working_copies
 from tasks.store.seals import state_folder
 

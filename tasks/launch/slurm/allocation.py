@@ -11,7 +11,7 @@ from tasks.launch.slurm.client import JobState, find_jobs, read_job, submit
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.script import submit_environment, submit_options
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 
 ALLOCATION = "allocation.txt"  # the job's output, in the folder of its turns
 IDLE_S = 120  # until an allocation without runs ends; between two runs a flow verifies checkpoints and reads the log

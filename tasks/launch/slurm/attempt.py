@@ -12,8 +12,8 @@ from tasks.launch.slurm.allocation import read_run
 from tasks.launch.slurm.client import ENDS, JobState
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import JobCause
-from tasks.store import RunDirectory
+from tasks.records.plan import JobCause
+from tasks.store.directories import RunDirectory
 
 LATE_S = 60.0  # after a job's end, until the last lines of its log must be visible: NFS caches for that long
 BLOCKED_S = 30.0  # for which a job waits with a reason in BLOCKED, until it is given up

@@ -19,9 +19,9 @@ from tasks.launch.slurm.client import CAUSE_KINDS, cancel, find_jobs, read_job, 
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.script import submit_environment, submit_options, write_script
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
 from tasks.store.atomic import write_atomically
+from tasks.store.directories import RunDirectory
 
 END_S = 120.0  # longest wait for a job's end after scancel; longer than KillWait. On a lost node it never ends
 

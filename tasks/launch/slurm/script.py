@@ -10,7 +10,7 @@ from configs.environment import pass_on
 from tasks.launch import supervise
 from tasks.launch.local.process_group import LOG_LIMIT_MB, build_environment, start_folder
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 
 # The words before the trainer's command in every process of a run on several nodes; $0 is the path of the log.

@@ -7,18 +7,9 @@ from collections import Counter
 from typing import Literal
 
 from configs.frozen import Frozen
-from tasks.records import (
-    LEVELS,
-    ArmSummary,
-    CheckpointEvent,
-    CheckpointProof,
-    Level,
-    Restore,
-    Source,
-    Verdict,
-    highest,
-    pair_saves,
-)
+from tasks.records.checkpoint_proof import LEVELS, CheckpointEvent, CheckpointProof, Level, Restore, highest, pair_saves
+from tasks.records.compared_case import ArmSummary, Verdict
+from tasks.records.shared_fields import Source
 from tasks.records.text import counted, visible
 
 State = Literal["proved", "damaged", "uncommitted", "committed", "unproved", "retired", "overwritten"]

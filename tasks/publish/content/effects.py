@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from configs.frozen import Frozen
 from tasks.diff.next_step import has_scale
-from tasks.records import MetricDiff
+from tasks.records.compared_case import MetricDiff
 
 WIDTH = 150.0  # px of a metric's axis
 MARGIN = 4.0  # px on either side, so that a point at the edge is not cut off

@@ -7,7 +7,8 @@ import math
 
 from configs.frozen import Frozen
 from tasks.publish.content.amounts import show_seconds
-from tasks.records import ComparisonRecord, TimePart
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run_facts import TimePart
 from tasks.records.text import visible
 
 MIN_SHARE = 0.0005  # share of an arm's time; smaller parts are not listed

@@ -14,7 +14,7 @@ from tasks.metrics.result_metrics import DATA, EVALUATION, FINAL_STATE, FIRST_CA
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
 from tasks.publish.content.row_values import show_percent
-from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
+from tasks.records.compared_case import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 
 from configs.frozen import Frozen
-from tasks.records import RunRecord, Source
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tasks.records.text import shorten, visible
 
 MAX_VALUE_LENGTH = 400  # characters of a setting's value; longer values are shortened

@@ -23,11 +23,12 @@ from pydantic import ValidationError, field_serializer, field_validator
 from configs.frozen import Frozen
 from tasks.diff.next_step import find_time_row
 from tasks.publish.markdown.night import night_headline
-from tasks.records import ComparisonRecord, NightRecord, Verdict
-from tasks.records.night import StoredChange
+from tasks.records.compared_case import ComparisonRecord, Verdict
+from tasks.records.night import NightRecord, StoredChange
 from tasks.records.text import shorten, visible
-from tasks.store import Store, StoreError
+from tasks.store.atomic import StoreError
 from tasks.store.nights import read_nights
+from tasks.store.store import Store
 
 PAGE = "index.html"
 HISTORY = "history.html"

@@ -28,8 +28,9 @@ from tasks.publish.site.index import (
     in_order,
     parse_index,
 )
-from tasks.store import Store, StoreError
+from tasks.store.atomic import StoreError
 from tasks.store.files import AlreadyThereError
+from tasks.store.store import Store
 
 MAX_LISTED_RESULTS = 40  # latest results of each case in the file of a pair
 LOCK = ".index.lock"

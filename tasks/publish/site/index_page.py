@@ -48,9 +48,11 @@ from tasks.publish.site.index_files import (
     take_from_segments,
     write_pairs,
 )
-from tasks.records import ComparisonRecord, NightRecord
-from tasks.store import Store, write_atomically
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.night import NightRecord
+from tasks.store.atomic import write_atomically
 from tasks.store.mirror import out_option
+from tasks.store.store import Store
 
 # outcomes that the page counts, the worst first
 SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))

@@ -17,7 +17,7 @@ from configs.load import ConfigValue
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import TrainConfig
 from configs.topologies import Topology
-from tasks.records import Invocation, RunFiles, RunPlan
+from tasks.records.plan import Invocation, RunFiles, RunPlan
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.code_digest import digest_trainer
 from tasks.resolve.own_clone import HERE, TRAINER_FILES

@@ -27,7 +27,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tasks.records import DeathKind, LogError, Source
+from tasks.records.run_end import DeathKind, LogError
+from tasks.records.shared_fields import Source
 from tasks.scrape.death.causes import EXPLAINING, NOTED, classify, is_explained, is_follower, signal_name
 from tasks.scrape.death.tracebacks import is_chained, read_exception, weakness
 from tasks.scrape.prefixes import PREFIX

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from tasks.records import STEP_SCHEMA, Source
+from tasks.records.log_reading import STEP_SCHEMA
+from tasks.records.shared_fields import Source
 from tasks.scrape.dialects.dialect import EventCollector, LogDialect, Match, compile_patterns
 from tasks.scrape.prefixes import TIME
 from tasks.scrape.table.row_grammar import Field, Row

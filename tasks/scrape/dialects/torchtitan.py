@@ -6,7 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from tasks.records import CheckpointEvent, Parameters
+from tasks.records.checkpoint_proof import CheckpointEvent
+from tasks.records.log_reading import Parameters
 from tasks.scrape.dialects.dialect import EventCollector, LogDialect, Match, compile_patterns
 from tasks.scrape.prefixes import RANK, TIME, is_glued, iso_of, time_before
 from tasks.scrape.table.row_grammar import Field, Row, shape_of

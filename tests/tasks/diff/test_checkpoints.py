@@ -7,17 +7,11 @@ import pytest
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.state_rows import checkpoint_row
-from tasks.records import (
-    ArrayDifference,
-    CheckpointDifference,
-    CheckpointProof,
-    ComparisonRecord,
-    Coverage,
-    MetricDiff,
-    Restore,
-    RunRecord,
-    ValueDifference,
-)
+from tasks.records.checkpoint_proof import CheckpointProof, Restore
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference, ValueDifference
+from tasks.records.log_reading import Coverage
+from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

@@ -8,7 +8,11 @@ import pytest
 from configs.verdict_rules import load_effects
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings as find_all
-from tasks.records import Coverage, Environment, Finding, Flops, LogError, RunRecord, Source, UnreadLine
+from tasks.records.compared_case import Finding
+from tasks.records.log_reading import Coverage, Environment, Flops, UnreadLine
+from tasks.records.run import RunRecord
+from tasks.records.run_end import LogError
+from tasks.records.shared_fields import Source
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

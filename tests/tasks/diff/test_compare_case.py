@@ -11,7 +11,9 @@ from configs.comparison import load_comparison
 from configs.verdict_rules import Group, Tolerance, load_verdict_rules
 from tasks.diff.compare_case import CaseRuns, bits_differ, compare_case, may_differ_in_time
 from tasks.diff.decide_noisy import CHANCE, chance_of
-from tasks.records import CodeVersion, ComparisonRecord, RunPlan, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import CodeVersion, RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.plans import Request, resolve
 from tests.wording.sentences import Wording
 

@@ -15,9 +15,11 @@ from flows.cli.app import app, call_command
 from tasks.diff.compare_logs import LogArguments, archive, compare_pair, next_of_logs
 from tasks.diff.ingest_command import name_logs
 from tasks.ingest.given_logs import assign_sides, open_arms, read_pair
-from tasks.records import ComparisonRecord, Environment, RunRecord, Verdict
-from tasks.scrape import LogFormatError
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord, Verdict
+from tasks.records.log_reading import Environment
+from tasks.records.run import RunRecord
+from tasks.scrape.window import LogFormatError
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 seeds = pytest.mark.skipif(

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from tasks.diff import exit_status
-from tasks.records import ComparisonRecord, Coverage, Environment, Memory, Parameters, Restore, RunRecord, Stall
-from tasks.store import Store
+from tasks.diff.compare_runs import exit_status
+from tasks.records.checkpoint_proof import Restore
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.log_reading import Coverage, Environment, Memory, Parameters, Stall
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

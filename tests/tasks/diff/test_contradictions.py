@@ -8,7 +8,10 @@ import polars as pl
 import pytest
 
 from tasks.metrics.printed import printed_units
-from tasks.records import ComparisonRecord, Finding, Restore, RunRecord, Source
+from tasks.records.checkpoint_proof import Restore
+from tasks.records.compared_case import ComparisonRecord, Finding
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

@@ -8,8 +8,9 @@ import pytest
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.data_rows import DataDifference, decide_by_data, find_data
-from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord
+from tasks.records.compared_case import ComparisonRecord, Decision, MetricDiff
 from tasks.records.data import DataComparison
+from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

@@ -7,17 +7,11 @@ import polars as pl
 import pytest
 
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
-from tasks.diff import diff
-from tasks.records import (
-    ComparisonRecord,
-    Environment,
-    Flops,
-    FunctionComparison,
-    ResultGap,
-    RoundingBand,
-    RoundingError,
-    RunRecord,
-)
+from tasks.diff.compare_runs import diff
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.function import FunctionComparison, ResultGap, RoundingBand, RoundingError
+from tasks.records.log_reading import Environment, Flops
+from tasks.records.run import RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 STEPS = 20

@@ -14,7 +14,8 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.decide_curves import CurveContext, compare_blocks, decide_value, is_offset
 from tasks.diff.parity import compare_metric
 from tasks.diff.same_code import draws_differ
-from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord, StartReport
+from tasks.records.compared_case import ComparisonRecord, Decision, MetricDiff
+from tasks.records.run import RunRecord, StartReport
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

@@ -10,7 +10,7 @@ from configs.verdict_rules import Tolerance
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
-from tasks.records import Decision
+from tasks.records.compared_case import Decision
 from tests.wording.sentences import Wording
 
 FIVE_PERCENT = Tolerance(relative=0.05, why="runs differ by that much", least=0.01, least_why="less is no news")

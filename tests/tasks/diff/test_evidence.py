@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from tasks.diff.evidence import Kept, keep, keep_one_program, keep_turns, read_kept
-from tasks.records import FunctionComparison, ProgramTimes, TimeRatio
+from tasks.records.function import FunctionComparison
 from tasks.records.measurement import Measurement
-from tasks.store import ComparisonDirectory, Store, StoreError
+from tasks.records.program_times import ProgramTimes, TimeRatio
+from tasks.store.atomic import StoreError
+from tasks.store.directories import ComparisonDirectory
+from tasks.store.store import Store
 
 SHORT = ProgramTimes(
     wall=TimeRatio(effect=0.077, low=-0.1, high=0.3), step_s=(0.1, 0.1), draws=3, rounds=27, limit_s=60.0

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.diff import exit_status
+from tasks.diff.compare_runs import exit_status
 from tasks.diff.gate import judge_gate, read_gate
 from tasks.publish.content.brief import make_brief
 from tasks.publish.markdown.artifacts import summary_markdown
-from tasks.records import ComparisonRecord, GateResult, MetricDiff
+from tasks.records.compared_case import ComparisonRecord, GateResult, MetricDiff
 from tasks.services.prefect_ui import final_state
 
 type MakeRow = Callable[..., MetricDiff]

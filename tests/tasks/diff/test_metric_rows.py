@@ -7,20 +7,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.diff import exit_status
+from tasks.diff.compare_runs import exit_status
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.metric_rows import show_difference
-from tasks.records import (
-    ComparisonRecord,
-    DeviceMemory,
-    Environment,
-    Flops,
-    Memory,
-    MetricDiff,
-    Parameters,
-    RunRecord,
-    Source,
-)
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.log_reading import DeviceMemory, Environment, Flops, Memory, Parameters
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tasks.resolve.trainers.trainer import SOURCE
 from tests.tasks.diff.conftest import SECONDS
 from tests.wording.sentences import Wording

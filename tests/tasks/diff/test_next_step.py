@@ -6,10 +6,12 @@ import pytest
 
 from tasks.diff.next_step import FIXES, find_deciding_row, follow_cause, has_scale, make_step
 from tasks.publish.content.verdict_words import AGAIN
-from tasks.records import CodeLine, ComparisonRecord, Explanation, MetricDiff, NextStep, TimeAccount
-from tasks.records.next_step import StepKind
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.explanation import CodeLine, Explanation
+from tasks.records.next_step import NextStep, StepKind
 from tasks.records.observation import Root, TensorComparison
 from tasks.records.run_end import DEATH_WORDS
+from tasks.records.run_facts import TimeAccount
 from tests.wording.sentences import Wording
 
 type MakeRow = Callable[..., MetricDiff]

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tasks.diff.arms import ArmRuns
 from tasks.diff.floors import floors_of
 from tasks.diff.parity import EXACT, MetricParity, compare_metric, shared_metrics
-from tasks.records import Floor, RunRecord, Source
+from tasks.records.compared_case import Floor
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tests.wording.sentences import Wording
 
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)

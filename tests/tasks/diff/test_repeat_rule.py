@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tasks.diff.repeat_rule import Patience, next_look, next_repeats, undecided_rows
-from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

@@ -11,7 +11,9 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.diff.state_rows import find_untrained
-from tasks.records import Finding, RunRecord, Source
+from tasks.records.compared_case import Finding
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

@@ -10,9 +10,12 @@ import pytest
 
 from configs.names import list_names
 from tasks.diff.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
-from tasks.records import CodeVersion, Commit, ComparisonRecord, NextStep, ProgramTimes, RunPlan
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.next_step import NextStep
+from tasks.records.plan import CodeVersion, Commit, RunPlan
+from tasks.records.program_times import ProgramTimes
 from tasks.resolve.plans import CompileRequest, Request, resolve
-from tasks.store import Store
+from tasks.store.store import Store
 
 
 def next_after(

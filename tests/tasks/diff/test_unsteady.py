@@ -15,7 +15,10 @@ from tasks.diff.noise import NO_PLACE, OTHER_PLACES, OTHER_TIMES, Noise, estimat
 from tasks.metrics.step_time_levels import find_levels, find_shift, spread_rounded
 from tasks.metrics.time_account import seconds_between_steps
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import ComparisonRecord, Decision, Environment, Measured, RunRecord
+from tasks.records.compared_case import ComparisonRecord, Decision
+from tasks.records.log_reading import Environment
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

@@ -11,7 +11,8 @@ import pytest
 from tasks.experiments import run_inside as module
 from tasks.experiments.interleave import TurnLimits, interleave, limits_of, python_of, read_result
 from tasks.experiments.recordings import IDENTITY
-from tasks.records import Observation, RunPlan
+from tasks.records.observation import Observation
+from tasks.records.plan import RunPlan
 from tests.wording.sentences import Wording
 
 ROOT = Path(__file__).parents[3]

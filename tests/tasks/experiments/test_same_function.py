@@ -10,8 +10,9 @@ import pytest
 
 from tasks.experiments.function_figures import sizes_of
 from tasks.experiments.same_function import compare_functions, say_cost_of_function
-from tasks.records import FunctionComparison, RunPlan
-from tasks.store import StoreError
+from tasks.records.function import FunctionComparison
+from tasks.records.plan import RunPlan
+from tasks.store.atomic import StoreError
 
 type Planned = Callable[..., RunPlan]
 type Edit = tuple[str, str]

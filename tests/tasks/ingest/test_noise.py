@@ -15,8 +15,8 @@ from tasks.extensions.history.history_table import append_comparison, load_histo
 from tasks.extensions.history.prior import group_equal_runs, past_of_history
 from tasks.extensions.history.record_rows import alike_hash
 from tasks.ingest.given_logs import read_pair
-from tasks.records import ComparisonRecord, MetricDiff
-from tasks.store import Store, open_store
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
 STEP = "completed step: {}, seconds: {:.3f}, TFLOP/s/device: 91.900, Tokens/s/device: 13852.158, total_weights: 65536, loss: 8.000\n"  # fmt: skip # noqa: E501

@@ -12,9 +12,12 @@ import pytest
 
 from tasks.ingest.log_causes import with_cause
 from tasks.ingest.run_record import adopt_run, build_record, read_metrics, read_run_log, with_full_disk
-from tasks.records import CheckpointProof, CodeVersion, LogError, RunPlan, RunReading
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.log_reading import RunReading
+from tasks.records.plan import CodeVersion, RunPlan
+from tasks.records.run_end import LogError
 from tasks.resolve.plans import Request, resolve
-from tasks.store import RunDirectory
+from tasks.store.directories import RunDirectory
 from tests.tasks.ingest.conftest import LOG
 from tests.wording.sentences import Wording
 

@@ -11,9 +11,10 @@ import pytest
 from tasks.launch import job
 from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.checkout import CheckoutError, check_checkout, make_checkout
-from tasks.store import RunDirectory, Store
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store
 
 type MakePlan = Callable[..., RunPlan]
 # bytecode that Python runs instead of the source if its recorded time and size match

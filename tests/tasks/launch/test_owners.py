@@ -12,9 +12,13 @@ import pytest
 
 from configs.read import CONFIG_ROOT
 from tasks.launch.owners import handles_of, own, turn_of, unforgotten
-from tasks.records import RunPlan, RunReading, RunRecord
-from tasks.store import RunDirectory, StoreError, open_store
+from tasks.records.log_reading import RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.store.atomic import StoreError
+from tasks.store.directories import RunDirectory
 from tasks.store.json_records import run_record_to_json
+from tasks.store.store import open_store
 
 type MakePlan = Callable[..., RunPlan]
 

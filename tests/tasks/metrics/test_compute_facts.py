@@ -9,8 +9,8 @@ from tasks.ingest.given_logs import read_pair
 from tasks.metrics import compute_facts as module
 from tasks.metrics.compute_facts import compute_facts, digest_package, facts_of_run
 from tasks.metrics.merged_steps import step_table
-from tasks.records import RunRecord
-from tasks.store import open_store
+from tasks.records.run import RunRecord
+from tasks.store.store import open_store
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "maxview"
 LOGS = [SAMPLES / "13_eval-linen.txt", SAMPLES / "13_eval-nnx.txt"]

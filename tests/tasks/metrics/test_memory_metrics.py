@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from tasks.metrics.memory_metrics import DEVICE_GROWTH, HOST_GROWTH, HOST_PEAK, steady_growth
-from tasks.records import Measured, RunRecord
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
 
 MIB = 2**20
 

@@ -10,7 +10,7 @@ from tasks.launch.job import with_recording
 from tasks.launch.local import process_group
 from tasks.observe.kept_program import keep_step_program
 from tasks.observe.shared_start import read_start
-from tasks.records import RunPlan, SharedStart
+from tasks.records.plan import RunPlan, SharedStart
 from tests.wording.sentences import Wording
 
 type Planned = Callable[..., RunPlan]

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.programs.compare_compiled import ProgramSide, compare_programs
 from tasks.programs.program_work import analyse_program
-from tasks.records import CompiledProgram
+from tasks.records.compiled import CompiledProgram
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "tests" / "samples" / "preflight"  # of tests/standins/preflight/faulty.py

@@ -10,21 +10,13 @@ import pytest
 
 from tasks.diff.compare_logs import archive, compare_pair
 from tasks.ingest.given_logs import read_pair
-from tasks.records import (
-    ArmSummary,
-    ArrayDifference,
-    CheckpointDifference,
-    CheckpointProof,
-    ComparisonRecord,
-    Evidence,
-    Floor,
-    LogError,
-    MetricDiff,
-    NextStep,
-    Problem,
-    Source,
-)
-from tasks.store import open_store
+from tasks.records.checkpoint_proof import CheckpointProof, Problem
+from tasks.records.compared_case import ArmSummary, ComparisonRecord, Evidence, Floor, MetricDiff
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference
+from tasks.records.next_step import NextStep
+from tasks.records.run_end import LogError
+from tasks.records.shared_fields import Source
+from tasks.store.store import open_store
 
 type Lines = list[tuple[int, str]]
 

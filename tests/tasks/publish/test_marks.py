@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from configs.verdict_rules import load_verdict_rules
-from tasks.diff import diff
+from tasks.diff.compare_runs import diff
 from tasks.metrics.compute_facts import with_facts
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.markdown.artifacts import summary_markdown
@@ -22,20 +22,12 @@ from tasks.publish.markdown.proofs import proof_rows, proofs_markdown
 from tasks.publish.terminal.checkpoint_report import print_difference, show_proofs
 from tasks.publish.terminal.floors_table import render_floors
 from tasks.publish.terminal.report import render_brief, render_details
-from tasks.records import (
-    STEP_SCHEMA,
-    ArrayDifference,
-    CheckpointDifference,
-    CheckpointEvent,
-    CheckpointProof,
-    ComparisonRecord,
-    Coverage,
-    NightPlan,
-    NightRecord,
-    RunReading,
-    RunRecord,
-    ValueDifference,
-)
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointProof
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference, ValueDifference
+from tasks.records.log_reading import STEP_SCHEMA, Coverage, RunReading
+from tasks.records.night import NightPlan, NightRecord
+from tasks.records.run import RunRecord
 
 STEPS = 8
 ARRAYS = {"arrays": {"params/w": "d1g357"}}

@@ -9,7 +9,7 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.extensions.bisect.points import find_span
-from tasks.records import ArmOverrides
+from tasks.records.plan import ArmOverrides
 from tasks.resolve import arm_trainers, own_clone
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.options import BisectOptions

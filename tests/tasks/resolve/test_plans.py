@@ -18,7 +18,7 @@ from configs.installed import source_digest, trainer_commit
 from configs.names import list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
-from tasks.records import Invocation, RunPlan
+from tasks.records.plan import Invocation, RunPlan
 from tasks.resolve.arm_config import find_unfit_cases, resolve_config
 from tasks.resolve.commands import Command
 from tasks.resolve.options import CompareOptions
@@ -219,6 +219,7 @@ def test_the_table_of_changes_has_every_key() -> None:
 def test_identity_changes_with_every_config_value(key: str) -> None:
     config = resolve_config(load_comparison("linen-vs-nnx"), load_target("cpu"), case="01_base", arm="linen").config
     assert getattr(config, key) != CHANGED[key]
+    config = config.replace(num_experts=8) if key == "num_experts_per_tok" else config  # at most one per expert
     changed = config.replace(**{key: CHANGED[key]})
     assert identity_of(changed) != identity_of(config)
 

@@ -15,12 +15,12 @@ from configs.errors import ConfigError
 from configs.nightly import NightlyComparison
 from tasks.extensions.bisect.points import find_span
 from tasks.extensions.nightly.plan_night import pin_arms
-from tasks.records import ArmOverrides, RunPlan
+from tasks.records.plan import ArmOverrides, RunPlan
 from tasks.resolve import working_tree
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.working_tree import describe_version, find_source, resolve_version
-from tasks.store import open_store
+from tasks.store.store import open_store
 from tests.wording.sentences import Wording
 
 type Git = Callable[..., str]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.scrape import LogFollower, scrape_text
+from tasks.scrape.follow import LogFollower
+from tasks.scrape.read_log import scrape_text
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\nValueError: shapes'
 

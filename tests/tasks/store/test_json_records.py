@@ -11,22 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from tasks.records import (
-    STEP_SCHEMA,
-    ArmSummary,
-    CheckpointProof,
-    ComparisonRecord,
-    Coverage,
-    Curve,
-    LogError,
-    MetricDiff,
-    Problem,
-    RunReading,
-    RunRecord,
-)
 from tasks.records.change import RanLines
-from tasks.store import Store, StoreError
+from tasks.records.checkpoint_proof import CheckpointProof, Problem
+from tasks.records.compared_case import ArmSummary, ComparisonRecord, Curve, MetricDiff
+from tasks.records.log_reading import STEP_SCHEMA, Coverage, RunReading
+from tasks.records.run import RunRecord
+from tasks.records.run_end import LogError
+from tasks.store.atomic import StoreError
 from tasks.store.json_records import run_record_from_json, run_record_to_json
+from tasks.store.store import Store
 
 
 def record(**changes: Any) -> RunRecord:

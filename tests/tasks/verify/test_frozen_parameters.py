@@ -10,8 +10,8 @@ import pytest
 from tasks.diff.arms import ArmRuns
 from tasks.diff.assemble_case import with_frozen
 from tasks.diff.state_rows import find_untrained
-from tasks.records import RunRecord
-from tasks.store import open_store
+from tasks.records.run import RunRecord
+from tasks.store.store import open_store
 from tasks.verify.compare_checkpoints import find_frozen
 from tasks.verify.verification import verify_checkpoints
 from tests.tasks.diff.conftest import make_run as build_run

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tasks.records import CheckpointEvent, CheckpointState, Restore
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointState, Restore
 from tasks.scrape.prefixes import iso_time, prefix_before
 from tasks.scrape.window import Window, text_of
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tasks.records import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters, Source, StepCompile
+from tasks.records.log_reading import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters, StepCompile
+from tasks.records.shared_fields import Source
 from tasks.scrape.prefixes import parse_date, prefix_before
 from tasks.scrape.window import Window, text_of
 

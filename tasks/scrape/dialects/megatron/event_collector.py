@@ -5,7 +5,9 @@ from typing import Any
 
 import polars as pl
 
-from tasks.records import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, CheckpointEvent, Environment, Parameters, Source
+from tasks.records.checkpoint_proof import CheckpointEvent
+from tasks.records.log_reading import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, Environment, Parameters
+from tasks.records.shared_fields import Source
 from tasks.scrape.dialects.dialect import EventCollector, Match, compile_patterns
 from tasks.scrape.dialects.megatron.rows import read_fields
 from tasks.scrape.dialects.schedule import OPERATION

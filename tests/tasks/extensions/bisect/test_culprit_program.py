@@ -12,10 +12,11 @@ import pytest
 
 from tasks.extensions.bisect.culprit_program import compare_culprit_program
 from tasks.extensions.bisect.ledger import FOLDER, describe_program_change, ledger_key
-from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
+from tasks.records.bisection import BisectedPoint, LedgerEntry
 from tasks.records.compiled import LOWERED
 from tasks.records.observation import PROGRAM
-from tasks.store import Store, open_store
+from tasks.records.plan import Commit, RunPlan
+from tasks.store.store import Store, open_store
 
 X = jax.ShapeDtypeStruct((4, 8), jnp.float32)
 

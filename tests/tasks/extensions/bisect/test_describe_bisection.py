@@ -9,7 +9,9 @@ from tasks.extensions.bisect.describe_bisection import next_words, show_counts, 
 from tasks.extensions.bisect.points import Span
 from tasks.extensions.bisect.search import NOT_SURE
 from tasks.extensions.bisect.terms import Finish
-from tasks.records import BisectedPoint, Commit, Decision, LedgerEntry
+from tasks.records.bisection import BisectedPoint, LedgerEntry
+from tasks.records.compared_case import Decision
+from tasks.records.plan import Commit
 from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef
 from tests.wording.sentences import Wording

@@ -14,8 +14,10 @@ from tasks.extensions.bisect.bisected_metric import DIED, BisectedMetric, read_m
 from tasks.extensions.bisect.corners import compare_corners, contrast_corners
 from tasks.extensions.bisect.ledger import compile_argv, make_entry, search_ledger, show_size, weigh_commits
 from tasks.extensions.bisect.page import render_ledger
-from tasks.records import BisectedPoint, Commit, Decision, LedgerEntry, RunPlan
-from tasks.store import open_store
+from tasks.records.bisection import BisectedPoint, LedgerEntry
+from tasks.records.compared_case import Decision
+from tasks.records.plan import Commit, RunPlan
+from tasks.store.store import open_store
 
 TIME = read_metric("Step time, steady")
 LOSS = read_metric("loss")

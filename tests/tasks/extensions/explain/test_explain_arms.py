@@ -12,23 +12,11 @@ from tasks.extensions.explain import explain_arms
 from tasks.extensions.explain.explain_arms import ObservedArm, _say_headline
 from tasks.extensions.explain.profiles import GAP
 from tasks.extensions.explain.subjects import find_subject, name_explainable_differences
-from tasks.records import (
-    ComparisonRecord,
-    Explanation,
-    Floor,
-    Observation,
-    ProgramExplanation,
-    Root,
-    RunPlan,
-    StartReport,
-    TensorComparison,
-    TimeDifference,
-    TimeExplanation,
-)
-from tasks.records.compared_case import MetricDiff
-from tasks.records.observation import LoopRecord
-from tasks.records.plan import SharedStart
-from tasks.records.run import START_FILE, START_FOLDER
+from tasks.records.compared_case import ComparisonRecord, Floor, MetricDiff
+from tasks.records.explanation import Explanation, ProgramExplanation, TimeDifference, TimeExplanation
+from tasks.records.observation import LoopRecord, Observation, Root, TensorComparison
+from tasks.records.plan import RunPlan, SharedStart
+from tasks.records.run import START_FILE, START_FOLDER, StartReport
 from tests.wording.sentences import Wording
 
 type MakeRecord = Callable[..., ComparisonRecord]

@@ -17,8 +17,8 @@ from tasks.extensions.explain.tensor_rows import ObservedStep, TensorRow
 from tasks.extensions.explain.tensors import compare_tensors, different_results, find_roots
 from tasks.observe.recorder import read_observation
 from tasks.programs.compare_lowered import compare_program_files
-from tasks.records import Observation, RunPlan, TensorComparison
-from tasks.records.observation import FILE, PROGRAM, ObservedArray
+from tasks.records.observation import FILE, PROGRAM, Observation, ObservedArray, TensorComparison
+from tasks.records.plan import RunPlan
 
 OBSERVED = Path(__file__).parents[3] / "standins" / "observed" / "trainer.py"
 type Planned = Callable[..., RunPlan]

@@ -9,10 +9,12 @@ import pytest
 
 from configs.errors import ConfigError
 from tasks.diff.compare_case import CaseRuns, compare_case
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run import RunRecord
 from tasks.resolve.blessed import bless, blessed_runs, check_baselines
-from tasks.store import Store, StoreError, open_store
+from tasks.store.atomic import StoreError
 from tasks.store.baselines import find_baseline, is_baseline_place, read_baseline
+from tasks.store.store import Store, open_store
 from tasks.store.stored_comparisons import newest_comparisons
 from tests.wording.sentences import Wording
 

@@ -11,8 +11,8 @@ from flows.cli.app import call_command
 from flows.extensions.history.command import parse_since
 from tasks.extensions.history.describe_series import draw_trend
 from tasks.extensions.history.history_table import append_comparison
-from tasks.records import ComparisonRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store
 from tests.wording.sentences import Wording, line_with
 
 type Night = Callable[..., ComparisonRecord]

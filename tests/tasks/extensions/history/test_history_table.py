@@ -18,8 +18,10 @@ from tasks.extensions.history.prior import group_equal_runs
 from tasks.extensions.history.record_rows import HISTORY_SCHEMA, history_rows
 from tasks.extensions.history.series import find_series
 from tasks.publish.site.comparison_pages import publish_comparison
-from tasks.records import ComparisonRecord
-from tasks.store import RunDirectory, Store, StoreError, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.atomic import StoreError
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
 type Night = Callable[..., ComparisonRecord]

@@ -8,8 +8,8 @@ import pytest
 
 from tasks.extensions.history.history_table import append_comparison, load_history
 from tasks.extensions.history.series import Night, Series, find_series, judge, judge_history
-from tasks.records import ComparisonRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 type Shift = Callable[[int], float]

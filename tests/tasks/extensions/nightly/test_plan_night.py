@@ -12,10 +12,11 @@ from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.diff.compare_nights import find_changes, finish_night
 from tasks.extensions.nightly.plan_night import find_new_regressions, name_culprit, plan_night
-from tasks.records import CellResult, NightCell, NightPlan
+from tasks.records.night import CellResult, NightCell, NightPlan
 from tasks.resolve.options import NightOptions
 from tasks.resolve.plans import Request, resolve
-from tasks.store import Store, StoreError, open_store
+from tasks.store.atomic import StoreError
+from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
 type Git = Callable[..., str]

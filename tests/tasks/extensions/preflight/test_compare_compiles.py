@@ -6,12 +6,18 @@ from pathlib import Path
 import pytest
 
 from configs.verdict_rules import load_verdict_rules
-from tasks.diff import exit_status
+from tasks.diff.compare_runs import exit_status
 from tasks.extensions.preflight.compare_compiles import Compiled, compare_compiles, read_compile
 from tasks.ingest.run_record import build_record
-from tasks.records import ComparisonRecord, CompiledProgram, CompileError, LogError, RunPlan, RunReading, RunRecord
-from tasks.scrape import scrape_run
-from tasks.store import RunDirectory, Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.compiled import CompiledProgram, CompileError
+from tasks.records.log_reading import RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.records.run_end import LogError
+from tasks.scrape.read_log import scrape_run
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "preflight"

@@ -15,9 +15,9 @@ from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun, LaunchError, Restarted
 from tasks.launch.logs import watch
-from tasks.records import RunPlan
-from tasks.scrape import scrape_run
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.scrape.read_log import scrape_run
+from tasks.store.directories import RunDirectory
 
 from .conftest import wait_for
 from .test_cluster import (

@@ -24,9 +24,11 @@ from tasks.launch.backend import LaunchError, Restarted
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.job import find_checkpoint
 from tasks.launch.logs import JobEvent, watch
-from tasks.records import LogError, RunEnded, RunPlan, RunReading
-from tasks.scrape import scrape_run
-from tasks.store import RunDirectory
+from tasks.records.log_reading import RunEnded, RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run_end import LogError
+from tasks.scrape.read_log import scrape_run
+from tasks.store.directories import RunDirectory
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
 
@@ -447,8 +449,8 @@ FLOW = """
 import os, sys
 from pathlib import Path
 from tasks.launch import job
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 plan = RunPlan.model_validate_json(sys.stdin.read())
 directory = RunDirectory(Path(plan.directory))
 launched = job.launch_or_attach(plan, directory)

@@ -10,8 +10,8 @@ from tasks.launch import job
 from tasks.launch.backend import LaunchError, Restarted
 from tasks.launch.job import find_obstacles
 from tasks.launch.logs import list_earlier_logs
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 from tests.wording.sentences import Wording
 
 from .test_cluster import ALONE, HANGS, SAY, THREE, error_of, exit_codes, run, steps_in

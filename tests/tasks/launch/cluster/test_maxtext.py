@@ -18,15 +18,15 @@ from tasks.launch import job
 from tasks.launch.cluster.naming import as_pods_see
 from tasks.launch.logs import watch
 from tasks.launch.xpk.workload import shell_line
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.trainers.maxtext import find_maxtext, plan_maxtext
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
-from tasks.scrape import scrape_run
-from tasks.store import RunDirectory, open_store
-from tasks.store.directories import config_text
+from tasks.scrape.read_log import scrape_run
+from tasks.store.directories import RunDirectory, config_text
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
+from tasks.store.store import open_store
 
 STANDIN = Path(__file__).parent.parent.parent.parent / "standins" / "maxtext" / "train.py"
 

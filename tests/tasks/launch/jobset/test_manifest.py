@@ -19,8 +19,8 @@ from configs.read import CONFIG_ROOT
 from configs.topologies import TOPOLOGIES
 from tasks.launch.jobset.manifest import make_manifest, write_manifest
 from tasks.launch.jobset.settings import JobSet
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 from tests.wording.sentences import Wording
 
 type Object = dict[str, Any]

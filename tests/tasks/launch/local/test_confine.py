@@ -12,8 +12,11 @@ import pytest
 
 from tasks.launch.local import confine, process_group
 from tasks.launch.owners import find_finished, turn_of
-from tasks.records import RunPlan, RunReading, RunRecord
-from tasks.store import RunDirectory, Store, open_store
+from tasks.records.log_reading import RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store, open_store
 
 type MakePlan = Callable[..., RunPlan]
 

@@ -22,8 +22,9 @@ from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked
 from tasks.launch.processes import members
-from tasks.records import RunPlan
-from tasks.store import RunDirectory, StoreError
+from tasks.records.plan import RunPlan
+from tasks.store.atomic import StoreError
+from tasks.store.directories import RunDirectory
 from tests.tasks.launch.conftest import wait_for
 from tests.wording.sentences import Wording, line_with
 
@@ -363,7 +364,7 @@ def test_a_launcher_killed_before_it_stored_the_handle_starts_nothing(
     plan = make_plan(f"open({str(tmp_path / 'began')!r}, 'w')")
     code = (
         "import os, signal, sys\nfrom pathlib import Path\nfrom tasks.launch.local import process_group\n"
-        "from tasks.records import RunPlan\n"
+        "from tasks.records.plan import RunPlan\n"
         "process_group.launch(RunPlan.model_validate_json(sys.argv[1]), Path(sys.argv[2]),\n"
         "    keep=lambda handle: (print(handle.pid, flush=True), os.kill(os.getpid(), signal.SIGKILL)))"
     )

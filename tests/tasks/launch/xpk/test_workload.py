@@ -14,7 +14,7 @@ from configs.errors import ConfigError
 from tasks.launch.cluster.naming import attempt_of, family_of, name_attempt
 from tasks.launch.xpk.settings import Xpk
 from tasks.launch.xpk.workload import create_argv, quote, shell_line, xpk_environment
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, resolve
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # xpk 1.16's rule

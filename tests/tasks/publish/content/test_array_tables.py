@@ -4,15 +4,9 @@ import pytest
 
 from tasks.publish.content.array_tables import count_roles, describe_alone, describe_counts, list_arrays
 from tasks.publish.content.save_timeline import draw_lives
-from tasks.records import (
-    ArrayDifference,
-    ArrayRole,
-    CheckpointDifference,
-    CheckpointLife,
-    ComparisonRecord,
-    LifeSpan,
-    ValueDifference,
-)
+from tasks.records.checkpoint_proof import CheckpointLife, LifeSpan
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.compared_checkpoints import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tests.wording.sentences import Wording
 
 DTYPES = {"dtype": "float32", "other_dtype": "float32"}

@@ -18,18 +18,9 @@ from tasks.publish.content.brief import (
     tell_certainty,
 )
 from tasks.publish.content.row_values import show_percent, show_sides, show_values
-from tasks.records import (
-    CodeLine,
-    ComparisonRecord,
-    Explanation,
-    Finding,
-    Floor,
-    FunctionComparison,
-    MetricDiff,
-    TimeDifference,
-    TimeExplanation,
-)
-from tasks.records.function import ResultGap
+from tasks.records.compared_case import ComparisonRecord, Finding, Floor, MetricDiff
+from tasks.records.explanation import CodeLine, Explanation, TimeDifference, TimeExplanation
+from tasks.records.function import FunctionComparison, ResultGap
 from tasks.records.observation import Root, TensorComparison
 from tasks.records.text import show_interval, show_number
 from tests.wording.sentences import Wording

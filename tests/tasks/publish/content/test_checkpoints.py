@@ -1,7 +1,8 @@
 """Log and verification of a checkpoint in one line."""
 
 from tasks.publish.content.checkpoints import list_checkpoints
-from tasks.records import CheckpointEvent, CheckpointLife, CheckpointProof, ComparisonRecord, Restore
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
+from tasks.records.compared_case import ComparisonRecord
 from tests.wording.sentences import Wording
 
 

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from tasks.publish.content.compared_code import describe_code
 from tasks.publish.terminal.report import render_details
-from tasks.records import CodeVersion, ComparisonRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import CodeVersion
 from tests.wording.sentences import Wording
 
 MAIN = CodeVersion(name="main", sha="1" * 40, subject="a baseline", ahead=0, different=("a", "b", "c"), read=2)

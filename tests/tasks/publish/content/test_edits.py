@@ -5,8 +5,9 @@ import pytest
 from tasks.publish.content.brief import make_brief
 from tasks.publish.content.edits import list_edits
 from tasks.publish.terminal.report import render_brief
-from tasks.records import ChangeCoverage, CodeVersion, ComparisonRecord
-from tasks.records.change import ListedLine
+from tasks.records.change import ChangeCoverage, ListedLine
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import CodeVersion
 
 DIFF = """\
 diff --git a/model/layers.py b/model/layers.py

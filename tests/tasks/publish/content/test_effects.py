@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tasks.publish.content.effects import MARGIN, MAX_REACH, MIN_REACH, WIDTH, DrawnEffect, draw_effects
-from tasks.records import MetricDiff
+from tasks.records.compared_case import MetricDiff
 
 type MakeRow = Callable[..., MetricDiff]
 

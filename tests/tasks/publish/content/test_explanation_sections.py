@@ -11,20 +11,19 @@ from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
 from tasks.publish.terminal.report import render_details, render_explanation
-from tasks.records import (
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.explanation import (
     CodeLine,
-    ComparisonRecord,
     Explanation,
     InputDifference,
     LiveBuffer,
     MemoryExplanation,
     OperationDifference,
     ProgramExplanation,
-    Root,
-    TensorComparison,
     TimeDifference,
     TimeExplanation,
 )
+from tasks.records.observation import Root, TensorComparison
 
 HERE = CodeLine(file="layers/norms.py", line=74, function="RMSNorm.__call__", path="/a/layers/norms.py")
 TITLES = ["the first tensor", "the program", "memory", "time", "the commits", "not looked at"]

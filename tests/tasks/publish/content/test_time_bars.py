@@ -8,7 +8,9 @@ import pytest
 from tasks.publish.content.templating import read_asset
 from tasks.publish.content.time_bars import average_parts, axis_ticks, describe_part, list_parts, place_time_bars
 from tasks.publish.page.write_page import write_page
-from tasks.records import ComparisonRecord, Source, TimeAccount, TimePart
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run_facts import TimeAccount, TimePart
+from tasks.records.shared_fields import Source
 
 
 def account(arm: str, run: str, parts: dict[str, float], place: Source | None = None) -> TimeAccount:

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.publish.content.verdict_words import difference_text, first_clauses, round_numbers, unbroken
-from tasks.records import MetricDiff
+from tasks.records.compared_case import MetricDiff
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from tasks.publish.content.brief import make_brief
 from tasks.publish.content.verdict_words import AGAIN
 from tasks.publish.markdown.artifacts import MAX_BYTES, artifact_rows, summary_description, summary_markdown
 from tasks.publish.markdown.elements import artifact_key
-from tasks.records import ComparisonRecord, Curve, MetricDiff, NextStep
+from tasks.records.compared_case import ComparisonRecord, Curve, MetricDiff
+from tasks.records.next_step import NextStep
 
 
 @given(st.lists(st.text(), max_size=4))

@@ -30,9 +30,12 @@ from tasks.publish.site.index_page import (
     render_not_found,
     update_index,
 )
-from tasks.records import CellResult, Commit, ComparisonRecord, NextStep, NightCell, NightPlan, NightRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.next_step import NextStep
+from tasks.records.night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.records.plan import Commit
 from tasks.services.site_server import make_server
-from tasks.store import Store
+from tasks.store.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
 axe = pytest.importorskip("axe_playwright_python.base", reason="axe-core is not installed")

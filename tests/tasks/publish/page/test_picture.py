@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from tasks.publish.page.picture import HEIGHT, STRETCHES, draw_bars, draw_picture
-from tasks.records import ComparisonRecord, Curve, Explanation, MetricDiff, TimeDifference, TimeExplanation
+from tasks.records.compared_case import ComparisonRecord, Curve, MetricDiff
+from tasks.records.explanation import Explanation, TimeDifference, TimeExplanation
 
 type MakeRow = Callable[..., MetricDiff]
 

@@ -15,18 +15,11 @@ from tasks.publish.content.row_values import show_sides
 from tasks.publish.content.verdict_words import MAX_CLAUSE_LENGTH, difference_text, group_rows, without_sides
 from tasks.publish.page import curve_data
 from tasks.publish.page.write_page import write_page
-from tasks.records import (
-    CheckpointEvent,
-    CodeVersion,
-    Commit,
-    ComparisonRecord,
-    Curve,
-    Evidence,
-    Finding,
-    LogError,
-    MetricDiff,
-    Source,
-)
+from tasks.records.checkpoint_proof import CheckpointEvent
+from tasks.records.compared_case import ComparisonRecord, Curve, Evidence, Finding, MetricDiff
+from tasks.records.plan import CodeVersion, Commit
+from tasks.records.run_end import LogError
+from tasks.records.shared_fields import Source
 from tasks.records.text import visible
 from tasks.store.atomic import StoreError
 from tests.wording.sentences import Wording

@@ -9,8 +9,8 @@ from tasks.publish.page.write_page import write_page
 from tasks.publish.site.comparison_pages import build_site, publish_comparison
 from tasks.publish.site.index import PAGE, index_comparison, parse_index
 from tasks.publish.site.index_files import pair_file
-from tasks.records import ComparisonRecord
-from tasks.store import Store, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store, open_store
 
 
 def put(store: Store, record: ComparisonRecord) -> Path:

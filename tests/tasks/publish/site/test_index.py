@@ -46,8 +46,10 @@ from tasks.publish.site.index_page import (
     tally,
     update_index,
 )
-from tasks.records import CellResult, ComparisonRecord, NightCell, NightChange, NightPlan, NightRecord
-from tasks.store import Store, StoreError, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord
+from tasks.store.atomic import StoreError
+from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
 WRITERS, EACH = 4, 3

@@ -16,7 +16,7 @@ from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import index_comparison
 from tasks.publish.terminal.report import render_brief
-from tasks.records import ComparisonRecord
+from tasks.records.compared_case import ComparisonRecord
 from tasks.services.prefect_ui import tell_outcomes
 from tests.wording.surfaces import compare_pair_of
 

@@ -13,7 +13,8 @@ from tasks.publish.content.brief import tell_certainty
 from tasks.publish.content.verdict_words import AGAIN, difference_text, name_row, without_sides
 from tasks.publish.terminal.report import print_comparison
 from tasks.publish.terminal.typed_command import as_typed
-from tasks.records import ComparisonRecord, Curve, MetricDiff, NextStep
+from tasks.records.compared_case import ComparisonRecord, Curve, MetricDiff
+from tasks.records.next_step import NextStep
 from tests.wording.sentences import Wording
 
 

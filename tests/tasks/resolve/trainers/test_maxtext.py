@@ -12,11 +12,11 @@ import pytest
 from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
-from tasks.records import RunFiles
+from tasks.records.plan import RunFiles
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, show_value
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
-from tasks.scrape import scrape_run
+from tasks.scrape.read_log import scrape_run
 from tests.wording.sentences import Wording
 
 OURS = frozenset(TrainConfig.model_fields) - OWN_KEYS.keys()
