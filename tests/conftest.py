@@ -64,11 +64,11 @@ LONGEST = (
     "tests/references/test_transformers.py",
     "tests/tasks/launch/cluster/test_api_server.py",
     "tests/flows/test_only.py",
-    "tests/flows/extensions/bisect/test_flow.py",
+    "tests/questions/bisect/test_flow.py",
     "tests/tasks/experiments/test_same_function.py",
     "tests/model/test_floors.py",
     "tests/model/train/test_loop.py",
-    "tests/tasks/extensions/explain/test_tensors.py",
+    "tests/questions/explain/test_tensors.py",
 )
 
 OURS = pytest.StashKey[tuple[Path, int]]()
