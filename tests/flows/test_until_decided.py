@@ -12,10 +12,7 @@ from tasks.services.events import EVENTS, Event, Replanned
 
 def test_runs_are_added_until_the_verdict_is_known() -> None:
     all_plans: list[Any] = [
-        RunRecord.model_construct(case=case, repeat=repeat, arm=arm)
-        for case in "ab"
-        for repeat in range(8)
-        for arm in "xy"
+        SimpleNamespace(case=case, repeat=repeat, arm=arm) for case in "ab" for repeat in range(8) for arm in "xy"
     ]
     looks: list[tuple[int | None, int]] = []
     ran: list[tuple[str, int, str]] = []
