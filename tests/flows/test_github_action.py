@@ -66,7 +66,7 @@ def compare(
     action: Path,
     github: Any,
     environment: dict[str, str],
-    **inputs: str,  # noqa: F811
+    **inputs: str,
 ) -> tuple[int, str, dict[str, str]]:
     """Run the step *Compare* of a pull request; return its exit status, output and the outputs that it sets."""
     read = YAML(typ="safe").load(ROOT / "action.yml")
@@ -91,7 +91,7 @@ def test_a_pull_request_fails_at_the_line_that_changed_the_function(
     clone: Path,
     action: Path,
     github: Any,
-    user_environment: dict[str, str],  # noqa: F811
+    user_environment: dict[str, str],
 ) -> None:
     git(clone, "commit", "-qam", "another loss")
     git(clone, "checkout", "-qb", "feature")
@@ -129,7 +129,7 @@ def test_a_pull_request_that_changes_a_comment_passes(
     clone: Path,
     action: Path,
     github: Any,
-    user_environment: dict[str, str],  # noqa: F811
+    user_environment: dict[str, str],
 ) -> None:
     git(clone, "checkout", "-qb", "feature")
     (clone / "loss.py").write_text(LOSS.replace("def loss_of", "# the loss of a batch\ndef loss_of"))
