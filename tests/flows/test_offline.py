@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from flows.cli.commands.run_flow import publish_finished
 from tasks.ingest.run_record import build_record
 from tasks.records import Baseline, Blessing, RunPlan, RunRecord
@@ -9,6 +11,8 @@ from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import Store, open_store
 from tasks.store.baselines import find_baseline, write_baseline
+
+pytestmark = pytest.mark.flows
 
 LOG = """\
 XPK Start: Sat Apr 18 00:54:24 UTC 2026

@@ -11,6 +11,8 @@ from tasks.records import ArmOverrides
 from tasks.resolve.plans import Request, resolve
 from tasks.store import StoreError, open_store
 
+pytestmark = pytest.mark.flows
+
 WORDS = (
     "$(touch ../owned)",
     "`touch ../owned`",

@@ -15,6 +15,8 @@ from maxview_probe.observe import observation_files as files
 from tasks.experiments.function_figures import summarise_function
 from tasks.records import FunctionComparison
 
+pytestmark = pytest.mark.flows
+
 type Tree = dict[str, Any]
 STEPS = 20
 

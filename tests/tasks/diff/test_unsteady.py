@@ -18,6 +18,8 @@ from tasks.metrics.time_metrics import STEP_TIME
 from tasks.records import ComparisonRecord, Decision, Environment, Measured, RunRecord
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]
 type RowOf = Callable[[ComparisonRecord, str], Any]

@@ -8,6 +8,8 @@ import pytest
 from tasks.experiments.host_loops import time_host_loops
 from tasks.records import HostTimes, RunPlan
 
+pytestmark = pytest.mark.flows
+
 type Planned = Callable[..., RunPlan]
 SIZE = 1500  # 64 products of this size take a second and more
 LOOP = f"""

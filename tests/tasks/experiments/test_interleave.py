@@ -14,6 +14,8 @@ from tasks.experiments.recordings import IDENTITY
 from tasks.records import Observation, RunPlan
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parents[3]
 LIMITS = TurnLimits(chance=0.005, tolerance=0.015, least=0.005, limit_s=1.0)
 

@@ -8,6 +8,8 @@ import pytest
 from tasks.experiments.recordings import read_ends
 from tasks.records import Observation, RunPlan
 
+pytestmark = pytest.mark.flows
+
 FAILED = """\
 XPK Start: Sun Nov 29 08:56:40 UTC 2026
 Traceback (most recent call last):

@@ -13,6 +13,8 @@ from tasks.experiments.same_function import compare_functions, say_cost_of_funct
 from tasks.records import FunctionComparison, RunPlan
 from tasks.store import StoreError
 
+pytestmark = pytest.mark.flows
+
 type Planned = Callable[..., RunPlan]
 type Edit = tuple[str, str]
 BFLOAT16 = ('up"])  # line: product', 'up"].astype(jnp.bfloat16)).astype(jnp.float32)  # line: product')

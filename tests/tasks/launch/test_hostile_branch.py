@@ -15,6 +15,8 @@ from tasks.records import RunPlan
 from tasks.resolve.checkout import CheckoutError, check_checkout, make_checkout
 from tasks.store import RunDirectory, Store
 
+pytestmark = pytest.mark.flows
+
 type MakePlan = Callable[..., RunPlan]
 # bytecode that Python runs instead of the source if its recorded time and size match
 HOSTILE = """

@@ -16,6 +16,8 @@ from tasks.records import RunPlan, RunReading, RunRecord
 from tasks.store import RunDirectory, StoreError, open_store
 from tasks.store.json_records import run_record_to_json
 
+pytestmark = pytest.mark.flows
+
 type MakePlan = Callable[..., RunPlan]
 
 HOLD = """

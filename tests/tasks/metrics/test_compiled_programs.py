@@ -18,6 +18,8 @@ from tasks.records import StepCompile
 from tasks.store import Store, StoreError
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 # a trainer whose last batch is shorter than the others
 TRAINER = """
 import jax, jax.numpy as jnp

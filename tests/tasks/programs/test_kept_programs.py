@@ -14,6 +14,8 @@ from tasks.programs.kept_programs import compare_kept_programs, have_programs
 from tasks.records import Floor, ProgramExplanation, RunReading, RunRecord
 from tasks.store import Store
 
+pytestmark = pytest.mark.flows
+
 X = jax.ShapeDtypeStruct((4, 4), jnp.float32)
 
 

@@ -13,6 +13,8 @@ from tasks.records import ArmOverrides, NightCell, NightPlan
 from tasks.services.prefect_ui import CHANGED
 from tasks.store import open_store
 
+pytestmark = pytest.mark.flows
+
 SCAN = TwinResult(
     twin="scan", title="scan = unrolled", why="one loop", case="01_base", answer="another", sentence="gradients differ"
 )

@@ -17,6 +17,8 @@ from tasks.records.compiled import LOWERED
 from tasks.records.observation import PROGRAM
 from tasks.store import Store, open_store
 
+pytestmark = pytest.mark.flows
+
 X = jax.ShapeDtypeStruct((4, 8), jnp.float32)
 
 

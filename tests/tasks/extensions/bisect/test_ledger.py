@@ -17,6 +17,8 @@ from tasks.extensions.bisect.page import render_ledger
 from tasks.records import BisectedPoint, Commit, Decision, LedgerEntry, RunPlan
 from tasks.store import open_store
 
+pytestmark = pytest.mark.flows
+
 TIME = read_metric("Step time, steady")
 LOSS = read_metric("loss")
 MEMORY = read_metric("memory")

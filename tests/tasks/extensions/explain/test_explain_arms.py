@@ -31,6 +31,8 @@ from tasks.records.plan import SharedStart
 from tasks.records.run import START_FILE, START_FOLDER
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type MakeRecord = Callable[..., ComparisonRecord]
 
 SAME = ProgramExplanation(

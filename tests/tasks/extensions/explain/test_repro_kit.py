@@ -18,6 +18,8 @@ from tasks.extensions.explain.explain_arms import ObservedArm
 from tasks.extensions.explain.repro_kit import write_kit
 from tasks.records import Observation, RunPlan
 
+pytestmark = pytest.mark.flows
+
 X = np.linspace(0.1, 1, 12, dtype=np.float32).reshape(3, 4)
 HALF = np.asarray(X, jnp.bfloat16)
 

@@ -22,6 +22,8 @@ from tasks.records import ComparisonRecord
 from tasks.store import RunDirectory, Store, StoreError, open_store
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type Night = Callable[..., ComparisonRecord]
 
 

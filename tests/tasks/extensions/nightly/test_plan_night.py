@@ -18,6 +18,8 @@ from tasks.resolve.plans import Request, resolve
 from tasks.store import Store, StoreError, open_store
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type Git = Callable[..., str]
 DAY = date(2026, 11, 21)
 

@@ -28,6 +28,8 @@ from tasks.store.directories import config_text
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
 
+pytestmark = pytest.mark.flows
+
 STANDIN = Path(__file__).parent.parent.parent.parent / "standins" / "maxtext" / "train.py"
 
 

@@ -15,6 +15,8 @@ from tasks.launch.owners import find_finished, turn_of
 from tasks.records import RunPlan, RunReading, RunRecord
 from tasks.store import RunDirectory, Store, open_store
 
+pytestmark = pytest.mark.flows
+
 type MakePlan = Callable[..., RunPlan]
 
 

@@ -27,6 +27,8 @@ from tasks.store import RunDirectory, StoreError
 from tests.tasks.launch.conftest import wait_for
 from tests.wording.sentences import Wording, line_with
 
+pytestmark = pytest.mark.flows
+
 type Start = Callable[..., LocalHandle]
 type MakePlan = Callable[..., RunPlan]
 

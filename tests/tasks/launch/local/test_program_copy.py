@@ -12,6 +12,8 @@ from tasks.launch.local.program_copy import copy_program
 from tasks.records import RunPlan
 from tasks.records.plan import RunFiles
 
+pytestmark = pytest.mark.flows
+
 type MakePlan = Callable[..., RunPlan]
 
 

@@ -33,6 +33,8 @@ from tasks.scrape import scrape_run
 from tasks.store import Store
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type MakePython = Callable[..., Path]
 
 
