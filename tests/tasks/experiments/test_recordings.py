@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tasks.experiments.recordings import read_ends
-from tasks.records import Observation, RunPlan
+from tasks.records.observation import Observation
+from tasks.records.plan import RunPlan
 
 pytestmark = pytest.mark.flows
 

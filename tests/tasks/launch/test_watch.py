@@ -14,7 +14,7 @@ import pytest
 from tasks.launch.job import POLL_S
 from tasks.launch.local.launcher import read_growing
 from tasks.launch.logs import JobEvent, LogLine, watch
-from tasks.records import CheckpointCommitted, CheckpointStarted, RunEnded, StepCompleted
+from tasks.records.log_reading import CheckpointCommitted, CheckpointStarted, RunEnded, StepCompleted
 
 pytestmark = pytest.mark.flows
 

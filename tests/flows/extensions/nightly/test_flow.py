@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.publish.markdown.night import night_message
-from tasks.records import NightRecord
+from tasks.records.night import NightRecord
 
 pytestmark = pytest.mark.flows
 

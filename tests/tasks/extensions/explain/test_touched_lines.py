@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.extensions.explain.touched_lines import Refs, name_commits
-from tasks.records import CodeLine
+from tasks.records.explanation import CodeLine
 
 pytestmark = pytest.mark.flows
 
