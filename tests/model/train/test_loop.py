@@ -22,7 +22,7 @@ from model.train.metrics_file import read_losses
 from tasks.scrape.read_log import scrape_run
 from tests.wording.sentences import Wording
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 type MiniArguments = Callable[..., list[str]]
 type Start = Callable[..., "subprocess.Popen[str]"]

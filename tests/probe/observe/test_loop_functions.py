@@ -14,7 +14,7 @@ import pytest
 from tasks.observe.ran_lines import read_ran_lines
 from tasks.observe.recorder import prepare_recorder
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 TRAINER = """
 import functools, sys

@@ -14,7 +14,7 @@ from tasks.records.function import FunctionComparison
 from tasks.records.plan import RunPlan
 from tasks.store.atomic import StoreError
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 type Planned = Callable[..., RunPlan]
 type Edit = tuple[str, str]

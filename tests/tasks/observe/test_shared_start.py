@@ -15,7 +15,7 @@ from tasks.observe.shared_start import read_start
 from tasks.records.plan import RunPlan, SharedStart
 from tests.wording.sentences import Wording
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 type Planned = Callable[..., RunPlan]
 

@@ -13,7 +13,7 @@ from tasks.records.plan import ArmOverrides
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.refs import resolve_ref
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 NAMES = (
     "HEAD", "@", "HEAD~1", "HEAD^", "@~1", "main", "main~1", "feature", "feature^", "origin/main", "origin/HEAD",
