@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parent.parent
 OURS = ("probe", "configs", "model", "tasks", "flows", "questions")
 PROBE = ROOT / "probe"  # runs in the process of a trainer, which may lack maxview

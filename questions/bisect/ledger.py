@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from configs.comparison import Target
-from configs.trainers import trainer_class
+from configs.trainers import find_kind
 from questions.bisect.bisected_metric import PROGRAM, TIMES, BisectedMetric
 from questions.bisect.terms import Finish, Line
 from tasks.launch.local.process_group import build_environment, confine_words
@@ -121,7 +121,7 @@ def compile_argv(plan: RunPlan, target: Target, folder: Path, programs: Path) ->
     words = tuple(_move(word.replace(plan.directory, str(folder)), plan, folder) for word in plan.argv)
     if not plan.work.has_steps:
         return words
-    if trainer_class(plan.trainer).takes_command or "-m" not in words:
+    if find_kind(plan.trainer).takes_command or "-m" not in words:
         return None
     at = words.index("-m")
     keep = ("--stop", "--programs", str(programs))

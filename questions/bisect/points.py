@@ -13,7 +13,6 @@ from configs.comparison import Comparison, load_comparison
 from configs.errors import ConfigError
 from configs.frozen import Frozen
 from configs.names import default_cache
-from configs.trainers import trainer_class
 from questions.bisect.commits import digest_sources, find_dirt, find_inside, find_line
 from tasks.records.bisection import BisectedPoint
 from tasks.records.plan import ArmOverrides, Commit, RunPlan
@@ -22,6 +21,7 @@ from tasks.resolve.options import BisectOptions
 from tasks.resolve.own_clone import find_own_clone
 from tasks.resolve.plans import Request, check_request, resolve
 from tasks.resolve.refs import ResolvedRef, check_repository, is_address, pin_ref, resolve_ref
+from tasks.resolve.trainers import trainer_class
 
 MAX_VERSIONS = 40  # limit of versions in a range; a list may have more
 _RANGE = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,.\s][^,\s]*?)\.\.([^,.\s][^,\s]*)")

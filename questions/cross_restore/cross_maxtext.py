@@ -12,12 +12,12 @@ from typing import Any
 
 import polars as pl
 
-from configs.trainers import trainer_class
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import move_plan, run_to_end
 from tasks.launch.logs import read_exit_code
 from tasks.records.checkpoint_proof import CrossRestore
 from tasks.records.plan import RunPlan
+from tasks.resolve.trainers import trainer_class
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
 
 FOLDER, LOG = "cross_restore", "cross_restore.log"  # in the run's folder

@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple, Self
 
-from configs.trainers import trainer_class
 from maxview_probe.inject import FORK_RUNS, INJECTED
 from tasks.experiments.observe_arm import end_after, make_run_folder, read_ended
 from tasks.experiments.recordings import IDENTITY
@@ -19,6 +18,7 @@ from tasks.launch.logs import read_exit_code
 from tasks.observe.recorder import VARIABLE, prepare_recorder
 from tasks.records.observation import LOG, Observation
 from tasks.records.plan import RunPlan
+from tasks.resolve.trainers import trainer_class
 from tasks.store.atomic import write_atomically
 
 BEFORE_LOG = "before.log"  # of a run that is resumed

@@ -15,7 +15,7 @@ from configs.installed import trainer_commit
 from configs.load import KEYS, ConfigValue, layer_from_overrides, merge_layers
 from configs.names import default_cache, find, list_names
 from configs.read import CONFIG_ROOT, display_path
-from configs.trainers import trainer_class
+from configs.trainers import find_kind
 from questions.invariants.invariants_options import InvariantsOptions
 from questions.invariants.twin_files import FOLDER, SEVERAL_DEVICES, SIDES, Twin, count_devices
 from tasks.experiments.recordings import Both
@@ -24,7 +24,8 @@ from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.commands import make_command
 from tasks.resolve.plans import Request, hash_identity, name_run_folder, plan_run
-from tasks.resolve.trainers.custom_trainer import digest_program
+from tasks.resolve.trainers import trainer_class
+from tasks.resolve.trainers.command_trainer import digest_program
 from tasks.resolve.trainers.maxtext import show_value
 from tasks.resolve.trainers.trainer import SOURCE, Trainer
 
@@ -46,7 +47,7 @@ class TwinPair(Frozen):
 
 def choose_cases(request: InvariantsOptions) -> tuple[str, ...]:
     """Return the cases of a request; by default 01_base. Raises ConfigError for an unknown one."""
-    if trainer_class(request.trainer).takes_command:
+    if find_kind(request.trainer).takes_command:
         return ("command",)
     names = request.cases or ("01_base",)
     for name in names:
@@ -58,7 +59,7 @@ def choose_cases(request: InvariantsOptions) -> tuple[str, ...]:
 def plan_twins(request: InvariantsOptions, twins: Sequence[Twin], out: Path) -> tuple[list[TwinPair], Trainer | None]:
     """Return a pair for each case and twin, and the trainer. Raises ConfigError, CheckoutError, SoftwareError."""
     cases = choose_cases(request)
-    if trainer_class(request.trainer).takes_command:
+    if find_kind(request.trainer).takes_command:
         own = [twin for twin in twins if twin.command]
         if not own:
             raise ConfigError(["--trainer command: name a file with its two command lines: --twin mine.yml"])

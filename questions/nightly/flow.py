@@ -16,7 +16,7 @@ from prefect.states import Completed, Failed
 
 from configs.comparison import load_comparison
 from configs.names import BLESSED
-from configs.trainers import trainer_class
+from configs.trainers import find_kind
 from flows.compare import compare_cases
 from flows.publish_steps import comment_step
 from questions.bisect.flow import bisect
@@ -120,7 +120,7 @@ def evaluate_night_twins(plan: NightPlan, store: Store) -> Iterator[NightTwins]:
     for cell in plan.cells:
         trainer = load_comparison(cell.comparison).trainer
         ref, repository = cell.arms.branch or "", cell.arms.repository or ""
-        if trainer_class(trainer).takes_command or (trainer, ref, repository) in seen:
+        if find_kind(trainer).takes_command or (trainer, ref, repository) in seen:
             continue
         seen.add((trainer, ref, repository))
         own = (one for one in plan.cells if one.comparison == cell.comparison and not one.quarantine)

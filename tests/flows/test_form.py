@@ -14,6 +14,8 @@ from questions.nightly.flow import nightly
 from questions.preflight.flow import preflight
 from tasks.services.flow_names import show_name
 
+pytestmark = pytest.mark.flows
+
 
 @pytest.mark.parametrize("flow", [compare, ingest, nightly, preflight, reap], ids=lambda flow: flow.name)
 def test_every_parameter_has_its_description(flow: Flow[Any, Any]) -> None:

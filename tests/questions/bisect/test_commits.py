@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
-from configs.trainers import trainer_class
 from questions.bisect.commits import describe_commit, digest_sources, find_dirt, find_inside, find_line
 from questions.bisect.points import find_span, read_versions
 from tasks.resolve.code_digest import digest_code
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.refs import ResolvedRef
+from tasks.resolve.trainers import trainer_class
 from tests.wording.sentences import Wording
 
 type Git = Callable[..., str]

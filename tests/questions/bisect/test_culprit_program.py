@@ -18,6 +18,8 @@ from tasks.records.observation import PROGRAM
 from tasks.records.plan import Commit, RunPlan
 from tasks.store.store import Store, open_store
 
+pytestmark = pytest.mark.flows
+
 X = jax.ShapeDtypeStruct((4, 8), jnp.float32)
 
 

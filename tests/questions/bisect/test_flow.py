@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parents[3]
 TRAINER = """\
 import sys

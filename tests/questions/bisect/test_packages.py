@@ -15,6 +15,8 @@ from tasks.resolve.refs import ResolvedRef
 from tasks.services.running_jobs import Jobs
 from tasks.store.store import open_store
 
+pytestmark = pytest.mark.flows
+
 SHAS = ("a" * 40, "b" * 40)
 PLAN = RunPlan(
     comparison="main-vs-branch", case="01_base", arm="release", repeat=0, trainer="maxview", target="cpu",

@@ -19,6 +19,8 @@ from tasks.records.plan import RunPlan, SharedStart
 from tasks.records.run import START_FILE, START_FOLDER, StartReport
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type MakeRecord = Callable[..., ComparisonRecord]
 
 SAME = ProgramExplanation(

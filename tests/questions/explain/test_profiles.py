@@ -16,6 +16,8 @@ from questions.explain.profiles import COLLECTION, GAP, ProfiledStep, compare_pr
 from tasks.programs.read_with_jax import read_with_jax
 from tasks.programs.source_lines import read_optimised
 
+pytestmark = pytest.mark.flows
+
 NAMES = ("left", "right")
 
 

@@ -19,6 +19,8 @@ from questions.explain.repro_kit import write_kit
 from tasks.records.observation import Observation
 from tasks.records.plan import RunPlan
 
+pytestmark = pytest.mark.flows
+
 X = np.linspace(0.1, 1, 12, dtype=np.float32).reshape(3, 4)
 HALF = np.asarray(X, jnp.bfloat16)
 

@@ -20,6 +20,8 @@ from tasks.programs.compare_lowered import compare_program_files
 from tasks.records.observation import FILE, PROGRAM, Observation, ObservedArray, TensorComparison
 from tasks.records.plan import RunPlan
 
+pytestmark = pytest.mark.long
+
 OBSERVED = Path(__file__).parents[2] / "standins" / "observed" / "trainer.py"
 type Planned = Callable[..., RunPlan]
 type Observe = Callable[..., Path]

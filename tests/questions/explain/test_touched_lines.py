@@ -8,6 +8,8 @@ import pytest
 from questions.explain.touched_lines import Refs, name_commits
 from tasks.records.explanation import CodeLine
 
+pytestmark = pytest.mark.flows
+
 BEFORE = "a = 1\nb = 2\nc = 3\nd = 4\n"
 AFTER = "a = 1\nb = 20\nnew = 0\nd = 4\n"  # b changed; c replaced
 

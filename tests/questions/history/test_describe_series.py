@@ -15,6 +15,8 @@ from tasks.records.compared_case import ComparisonRecord
 from tasks.store.store import Store
 from tests.wording.sentences import Wording, line_with
 
+pytestmark = pytest.mark.flows
+
 type Night = Callable[..., ComparisonRecord]
 
 MOOD = (0.0, 0.004, -0.003, 0.002, -0.005, 0.003, -0.001, 0.005, -0.002, 0.001)  # of the machine, night by night

@@ -24,6 +24,8 @@ from tasks.store.directories import RunDirectory
 from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type Night = Callable[..., ComparisonRecord]
 
 

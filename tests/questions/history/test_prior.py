@@ -101,6 +101,7 @@ def test_an_empty_history_has_no_noise() -> None:
     assert past_noise(table([]), target="cpu", case="01_base") == {}
 
 
+@pytest.mark.flows
 def test_earlier_comparisons_give_the_noise_of_the_next(store: Store, night: Night) -> None:
     for day in range(1, 7):  # six nights of equal runs of one commit, which differ by up to 2 %
         append_comparison(night(day, seconds=0.1 + 0.001 * (day % 3), repeats=2), store)

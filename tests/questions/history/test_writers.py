@@ -41,6 +41,7 @@ def rows(number: int, value: float = 0.1) -> pl.DataFrame:
     return pl.DataFrame([row], schema=HISTORY_SCHEMA)
 
 
+@pytest.mark.flows
 def test_two_writers_and_two_compactions_at_once_lose_nothing(machine: Any) -> None:
     def write(first: int) -> None:
         files: Files = machine()

@@ -10,6 +10,8 @@ import pytest
 from tasks.publish.markdown.night import night_message
 from tasks.records.night import NightRecord
 
+pytestmark = pytest.mark.flows
+
 type Maxview = Callable[..., "subprocess.CompletedProcess[str]"]
 ROOT = Path(__file__).parents[3]
 DOC = (ROOT / "docs" / "custom-trainer.md").read_text()

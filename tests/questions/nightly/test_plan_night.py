@@ -19,6 +19,8 @@ from tasks.store.atomic import StoreError
 from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type Git = Callable[..., str]
 DAY = date(2026, 11, 21)
 

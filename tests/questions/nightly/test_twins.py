@@ -14,6 +14,8 @@ from tasks.records.plan import ArmOverrides
 from tasks.services.prefect_ui import CHANGED
 from tasks.store.store import open_store
 
+pytestmark = pytest.mark.flows
+
 SCAN = TwinResult(
     twin="scan", title="scan = unrolled", why="one loop", case="01_base", answer="another", sentence="gradients differ"
 )

@@ -19,6 +19,8 @@ from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 STEP = "completed step: {}, seconds: {:.3f}, TFLOP/s/device: 91.900, Tokens/s/device: 13852.158, total_weights: 65536, loss: 8.000\n"  # fmt: skip # noqa: E501
 NOISE = 0.004  # of a run, as the logarithm of its time
 

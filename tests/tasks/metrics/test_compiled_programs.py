@@ -19,6 +19,8 @@ from tasks.store.atomic import StoreError
 from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 # a trainer whose last batch is shorter than the others
 TRAINER = """
 import jax, jax.numpy as jnp

@@ -17,6 +17,8 @@ from questions.invariants.twin_files import read_twin
 from questions.invariants.twin_plans import plan_twins
 from tasks.resolve.typed_command import CASE, write_typed, write_typed_twin
 
+pytestmark = pytest.mark.flows
+
 PROJECTS = """\
 trainer: command
 command: {argv: ["{python}", train.py]}

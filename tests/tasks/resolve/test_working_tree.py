@@ -23,6 +23,8 @@ from tasks.resolve.working_tree import describe_version, find_source, resolve_ve
 from tasks.store.store import open_store
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type Git = Callable[..., str]
 type Plans = Callable[..., dict[str, RunPlan]]
 

@@ -31,6 +31,8 @@ from tasks.verify.steps_to_prove import find_unverified
 from tasks.verify.verification import verify_checkpoint
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 DOC = Path(__file__).parents[4] / "docs" / "custom-trainer.md"
 SLOWER = ("args.lr * gradient", "0.5 * args.lr * gradient")
 POD = {"CLUSTER": "c", "PROJECT": "p", "ZONE": "us-east5-b", "IMAGE": "gcr.io/p/mine:1"}

@@ -34,6 +34,8 @@ from tasks.scrape.read_log import scrape_run
 from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type MakePython = Callable[..., Path]
 
 
