@@ -16,7 +16,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from configs.comparison import ENOUGH_REPEATS, load_comparison
-from configs.extensions import find_functions
+from configs.questions import find_functions
 from flows.compare_steps import (
     blessed_step,
     compare_checkpoints_step,
@@ -426,7 +426,7 @@ def find_plans_of_function(
 def extend_case(
     result: ComparisonRecord, plans: tuple[RunPlan, RunPlan] | None, store: Store, runs: Sequence[RunRecord] = ()
 ) -> ComparisonRecord:
-    """Return the comparison with what the extensions add. plans: of both arms; None if they cannot run here again."""
+    """Return the comparison with what the questions beside the pipeline add. plans: of both arms; None if they cannot run here again."""
     for extend in find_functions("after_case"):
         result = extend(result, plans, store, runs)
     return result

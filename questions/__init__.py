@@ -1,1 +1,4 @@
-"""Questions beside the pipeline, one whole package each; configs/extensions.py lists them."""
+"""Questions beside the pipeline, one whole package each. configs/questions.py has the points at which they act."""
+
+# in the order in which they act
+QUESTIONS = ("preflight", "explain", "bisect", "invariants", "history", "cross_restore", "nightly")

@@ -14,7 +14,7 @@ from itertools import pairwise
 import cyclopts
 
 from configs.errors import suggest
-from configs.extensions import load_extensions
+from configs.questions import import_function, load_questions
 from flows.cli.examples import EXAMPLES, show_examples
 from flows.cli.interrupts import INTERRUPTED, say_interrupted
 
@@ -36,9 +36,9 @@ COMMANDS = {  # name → group, where its function is, and its line in the help
     "ingest": (START, f"{HERE}.ingest:ingest", "Compare runs that have finished, from their logs."),
     "doctor": (START, f"{HERE}.services:doctor", "Report what this machine, or a target, has and lacks."),
     **{
-        name: (GROUPS[extension.group], extension.command, extension.summary)
-        for name, extension in load_extensions().items()
-        if extension.command
+        name: (GROUPS[question.group], question.command, question.summary)
+        for name, question in load_questions().items()
+        if question.command
     },
     "scrape": (OPERATE, f"{HERE}.scrape:scrape", "Read logs of any supported trainer into tables."),
     "verify": (OPERATE, f"{HERE}.verify:verify", "Verify that checkpoints exist and are complete; compare two."),
@@ -162,20 +162,18 @@ def check_command(words: Sequence[str]) -> None:
 
 
 def read_typed(words: list[str]) -> list[str]:
-    """Return the words with the name of a comparison, or of a twin's file, in place of a command typed after `--`."""
-    if words[:1] not in (["compare"], ["invariants"]) or "--" not in words:
+    """Return the words with the name of a comparison, or what a question reads, in place of a command after `--`."""
+    question = load_questions().get(words[0]) if words else None
+    if "--" not in words or not (words[0] == "compare" or (question and question.read_typed)):
         return words
     at = words.index("--")
     options, typed = words[1:at], words[at + 1 :]
     if options and not options[0].startswith("-"):
         raise ValueError(f"'{options[0]:.80}' names a comparison, and a command is typed after --: give one of them")
-    from tasks.resolve.typed_command import write_typed, write_typed_twin
+    if question:
+        return list(import_function(question.read_typed)(typed, options))
+    from tasks.resolve.typed_command import write_typed
 
-    if words[0] == "invariants":
-        left, right = take_option(options, "--left") or "", take_option(options, "--right") or ""
-        file, python = write_typed_twin(typed, left, right)
-        own = ["--with", python] if python and "--with" not in options else []
-        return ["invariants", "--trainer", "command", "--twin", str(file), *own, *options]
     steps = take_option(options, "--steps")
     if steps is not None and (not steps.isdecimal() or not int(steps)):
         raise ValueError(f"--steps must be the number of steps of each run, got {steps!r:.40}")

@@ -1,6 +1,6 @@
 """Examples of each command, for its help and for its errors."""
 
-from configs.extensions import load_extensions
+from configs.questions import load_questions
 
 EXAMPLES = {  # command → arguments of two examples; they can be run as shown if the files and refs exist
     "compare": (
@@ -20,7 +20,7 @@ EXAMPLES = {  # command → arguments of two examples; they can be run as shown 
     "site build": ("", "--out gs://bucket/maxview"),
     "site serve": ("--port 0", "--out maxview-demo"),
     "site demo": ("", "page.txt --out example"),
-} | {name: extension.examples for name, extension in load_extensions().items() if extension.command}
+} | {name: question.examples for name, question in load_questions().items() if question.command}
 
 
 def show_examples(name: str) -> str:

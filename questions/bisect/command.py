@@ -36,13 +36,15 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     choose_span(options)
     check_store(options.out)
 
-    from tasks.services.events import EVENTS, Bisected, Event
+    from questions.bisect.records import Bisection
+    from tasks.publish.content.page_address import PublishedPage
+    from tasks.services.events import EVENTS, Answered, Event
 
-    bisections: list[Bisected] = []
+    bisections: list[tuple[Bisection, PublishedPage]] = []
 
     def keep(event: Event) -> None:
-        if isinstance(event, Bisected):
-            bisections.append(event)
+        if isinstance(event, Answered) and isinstance(event.record, Bisection):
+            bisections.append((event.record, event.page))
 
     with EVENTS.heard_by(keep):
         state, _ = finish_flow("bisect", dict(options))
@@ -51,9 +53,9 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     from questions.bisect.page import render_bisection
 
     if json_:
-        print(json.dumps([json.loads(one.record.model_dump_json()) for one in bisections], indent=1))
+        print(json.dumps([json.loads(record.model_dump_json()) for record, _ in bisections], indent=1))
     else:
         for record, page in bisections:
             print(render_bisection(record, page.place))
-    outcomes = {one.record.outcome for one in bisections}
+    outcomes = {record.outcome for record, _ in bisections}
     return 1 if "found" in outcomes else 0 if outcomes == {"ledger"} else 3

@@ -12,11 +12,11 @@ import numpy as np
 from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy-stubs is not installed
 
 from configs.verdict_rules import Tolerance
+from questions.bisect.records import FactorEffect
 from questions.bisect.run_judge import RunJudge
 from questions.bisect.terms import WORSE
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.noise import Noise
-from tasks.records.bisection import FactorEffect
 from tasks.records.compared_case import Decision, Verdict
 from tasks.records.text import show_interval
 

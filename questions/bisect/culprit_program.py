@@ -6,8 +6,8 @@ The culprit is the commit that changed the bisected metric.
 from collections.abc import Mapping, Sequence
 
 from questions.bisect.ledger import FOLDER, ledger_key
+from questions.bisect.records import BisectedPoint
 from tasks.programs.compare_lowered import compare_program_files
-from tasks.records.bisection import BisectedPoint
 from tasks.records.compiled import LOWERED
 from tasks.records.explanation import ProgramExplanation
 from tasks.records.observation import PROGRAM

@@ -10,10 +10,10 @@ from questions.bisect.bisected_metric import PROGRAM, BisectedMetric
 from questions.bisect.commits import describe_commit
 from questions.bisect.ledger import describe_program_change
 from questions.bisect.points import Span
+from questions.bisect.records import BisectedPoint, Bisection, FactorEffect
 from questions.bisect.search import NOT_SURE, find_current_belief, mark_points
 from questions.bisect.terms import MAX_RUNS, WORSE, Finish, Judge, Line
 from tasks.diff.decide import show_duration
-from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect
 from tasks.records.compared_case import Verdict
 from tasks.records.run import RunRecord
 from tasks.records.run_facts import seconds_between

@@ -21,6 +21,7 @@ from questions.bisect.describe_bisection import describe_points, describe_progre
 from questions.bisect.function_judge import FunctionJudge
 from questions.bisect.ledger import ledger_key, read_entry, search_ledger, weigh_commits
 from questions.bisect.points import Span, corner_span, list_cases, plan_point, span_after_corners, spans_inside
+from questions.bisect.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry
 from questions.bisect.run_judge import RunJudge
 from questions.bisect.steps import (
     SearchProgress,
@@ -42,12 +43,12 @@ from tasks.metrics.result_metrics import FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
-from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect, LedgerEntry
+from tasks.records.night import NightCell, NightPlan
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
-from tasks.resolve.options import BisectOptions
+from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.plans import CompileRequest, Request
-from tasks.services.events import EVENTS, Bisected, Planned, Replanned
+from tasks.services.events import EVENTS, Answered, Event, Planned, Replanned
 from tasks.services.flow_names import show_name, unless_named
 from tasks.services.flow_runs import job_flow
 from tasks.services.prefect_ui import CHANGED, REGRESSED, log_result, with_parameters_of
@@ -83,7 +84,7 @@ def bisect(options: BisectOptions) -> State[Any]:
             good_plan = plan_point(options, span, 0, case, store.path, repeats=1)[0]
             record = Search(options, span, case, store, jobs, good_plan, metric).find()
             page = publish_bisection_step(record, store)
-            EVENTS.put(Bisected(record, page))
+            EVENTS.put(Answered(record, page))
             bisections.append((record, page))
     except Stopped as stopped:
         return Cancelled(message=str(stopped))
@@ -95,6 +96,24 @@ def bisect(options: BisectOptions) -> State[Any]:
         return Failed(name=REGRESSED if worse else CHANGED, message=message)
     ledger_alone = all(record.outcome == "ledger" for record, _ in bisections)
     return Completed(name="Ledger" if ledger_alone else "Unknown", message=message)
+
+
+def find_culprit(cell: NightCell, plan: NightPlan, store: Store) -> str:
+    """Bisect a cell that newly regressed in a night; return the headline and the page, or the state's message."""
+    headlines: list[str] = []
+
+    def keep(event: Event) -> None:
+        if isinstance(event, Answered) and isinstance(event.record, Bisection):
+            headlines.append(f"{event.record.headline} ({event.page.shown})")
+
+    with EVENTS.heard_by(keep):
+        options = BisectOptions(
+            good=str(cell.arms.baseline), bad=str(cell.arms.branch), comparison=cell.comparison,
+            cases=(cell.case,), target=plan.target, repository=cell.arms.repository or "", out=store.address,
+            more=BisectMore(overrides=plan.overrides, budget=f"{plan.bisect_budget_s:f}s"),
+        )  # fmt: skip
+        state: State[Any] = bisect(**dict(options), return_state=True)
+    return headlines[0] if headlines else state.message or "the bisection did not finish"
 
 
 @dataclass

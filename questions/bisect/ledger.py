@@ -15,13 +15,13 @@ from pathlib import Path
 from configs.comparison import Target
 from configs.trainers import find_kind
 from questions.bisect.bisected_metric import PROGRAM, TIMES, BisectedMetric
+from questions.bisect.records import BisectedPoint, LedgerEntry
 from questions.bisect.terms import Finish, Line
 from tasks.launch.local.process_group import build_environment, confine_words
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.program_work import analyse_program, locate
-from tasks.records.bisection import BisectedPoint, LedgerEntry
 from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
 from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.maxtext_trainer import COMPILE_RECORDER

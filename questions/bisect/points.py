@@ -14,7 +14,7 @@ from configs.errors import ConfigError
 from configs.frozen import Frozen
 from configs.names import default_cache
 from questions.bisect.commits import digest_sources, find_dirt, find_inside, find_line
-from tasks.records.bisection import BisectedPoint
+from questions.bisect.records import BisectedPoint
 from tasks.records.plan import ArmOverrides, Commit, RunPlan
 from tasks.resolve.git import GitError
 from tasks.resolve.options import BisectOptions

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence, Set
 from questions.bisect.bisected_metric import SAME, say_better, say_unsure
 from questions.bisect.evidence import MIN_RUNS, is_proven, judge_ends
 from questions.bisect.posterior import Belief, ObservedRun, choose_point, find_belief
+from questions.bisect.records import Mark
 from questions.bisect.terms import (
     HALVES,
     MAX_RUNS_OF_POINT,
@@ -21,7 +22,6 @@ from questions.bisect.terms import (
 )
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.noise import Noise
-from tasks.records.bisection import Mark
 from tasks.records.compared_case import Decision
 
 SURE = 0.95  # posterior probability from which a suspect is compared with the point before it

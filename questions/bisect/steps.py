@@ -16,12 +16,12 @@ from questions.bisect.ledger import FOLDER as LEDGER_FOLDER
 from questions.bisect.ledger import make_entry
 from questions.bisect.page import bisection_markdown, publish_bisection
 from questions.bisect.points import choose_span
+from questions.bisect.records import BisectedPoint, Bisection, LedgerEntry
 from questions.bisect.search import next_action
 from questions.bisect.terms import Finish, Judge, Line, SearchLimits, Train
 from questions.bisect.turns_judge import time_beside_good
 from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.markdown.elements import artifact_key, escape_markdown
-from tasks.records.bisection import BisectedPoint, Bisection, LedgerEntry
 from tasks.records.explanation import ProgramExplanation
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord

@@ -1,15 +1,18 @@
-"""The extension `invariants`: do the settings of one trainer that must not change what is computed agree (its twins).
+"""The question `invariants`: do the settings of one trainer that must not change what is computed agree (its twins).
 
 In: configs/invariants, a trainer and its version. Out: `InvariantsRecord`, its page, twenty lines.
 Read first: make_record.py.
 """
 
-from configs.extensions import Extension
+from configs.questions import Question
 
-EXTENSION = Extension(
+QUESTION = Question(
     command="questions.invariants.command:invariants",
     summary="Evaluate a trainer's own twins: settings that must not matter.",
     examples=("--case all --twin scan --twin mesh-fsdp", "--trainer maxtext --with maxtext==0.2.5"),
     flow="questions.invariants.flow:invariants",
+    twins_of_night="questions.invariants.flow:evaluate_night_twins",
     demo="questions.invariants.command:add_to_demo",
+    served=r"invariants/[^/]+/[^/]+/index\.html",
+    read_typed="questions.invariants.command:read_typed",
 )

@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from flows.cli.app import take_option
 from flows.cli.commands.common_options import Json
 from questions.invariants.invariants_options import InvariantsOptions
 
@@ -44,3 +45,13 @@ def invariants(
 def add_to_demo(out: str, _tell: Callable[[str], None]) -> None:
     """Add a page of invariants to the example site. out: the site's address."""
     invariants(options=InvariantsOptions(twins=("scan", "dtype"), cases=("01_base",), out=out))
+
+
+def read_typed(typed: list[str], options: list[str]) -> list[str]:
+    """Return the words of the command for the twin that is a typed command with the words of --left and --right."""
+    from tasks.resolve.typed_command import write_typed_twin
+
+    left, right = take_option(options, "--left") or "", take_option(options, "--right") or ""
+    file, python = write_typed_twin(typed, left, right)
+    own = ["--with", python] if python and "--with" not in options else []
+    return ["invariants", "--trainer", "command", "--twin", str(file), *own, *options]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from questions.explain.explain_arms import explain_plans
+from configs.questions import find_functions
 from questions.invariants.evaluate_twins import LANES, Say, evaluate_twins, plant_changes
 from questions.invariants.invariants_options import InvariantsOptions
 from questions.invariants.twin_files import Twin
@@ -83,8 +83,8 @@ def find_first(pair: TwinPair, folder: Path, states: Sequence[str]) -> str:
     if pair.twin.is_about_more:
         return ""  # both sides are one program or one setting there
     own = folder / f"{pair.plans[0].identity}-{pair.plans[1].identity}"
-    explanation = explain_plans(pair.plans, ("left", "right"), own, states=states)
-    tensors = explanation.tensors
+    explain = find_functions("explain_plans")
+    tensors = explain[0](pair.plans, ("left", "right"), own, states=states).tensors if explain else None
     if (
         tensors is None
         or tensors.first is None

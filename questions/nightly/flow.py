@@ -7,23 +7,17 @@ night.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from prefect import get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from configs.comparison import load_comparison
 from configs.names import BLESSED
-from configs.trainers import find_kind
+from configs.questions import find_functions
 from flows.compare import compare_cases
 from flows.publish_steps import comment_step
-from questions.bisect.flow import bisect
-from questions.invariants.describe_invariants import name_twin
-from questions.invariants.flow import invariants
-from questions.invariants.invariants_options import InvariantsOptions
-from questions.invariants.page import place_record, read_matrices
 from questions.nightly.plan_night import find_new_regressions, name_culprit
 from questions.nightly.steps import finish_night_step, notify_night_step, plan_night_step, publish_night_step
 from tasks.diff.repeat_rule import Patience
@@ -31,21 +25,16 @@ from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
 from tasks.publish.site.index import PAGE
-from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
-from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
+from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord
+from tasks.resolve.options import NightOptions
 from tasks.resolve.plans import Request
-from tasks.services.events import EVENTS, Bisected, Compared, Event
+from tasks.services.events import EVENTS, Compared, Event
 from tasks.services.flow_names import unless_named
 from tasks.services.flow_runs import job_flow
 from tasks.services.outage import is_outage, outlast
-from tasks.services.prefect_ui import CHANGED, VERDICT_STATES, log_result, name_comparison, with_parameters_of
+from tasks.services.prefect_ui import VERDICT_STATES, log_result, name_comparison, with_parameters_of
 from tasks.services.running_jobs import Jobs, in_lanes
 from tasks.store.store import Store, open_store
-
-# state of the flow `invariants` → the outcome of its twins
-TWIN_OUTCOMES: Mapping[str, Literal["same", "another", "unknown"]] = {
-    "Same": "same", CHANGED: "another", "Unknown": "unknown",
-}  # fmt: skip
 
 
 @unless_named
@@ -66,7 +55,8 @@ def nightly(options: NightOptions) -> State[Any]:
     plan = plan_night_step(options, store, flow_run.scheduled_start_time)
     results = list(run_cells(plan, store))
     culprits = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
-    twins = list(evaluate_night_twins(plan, store)) if plan.invariants else []
+    evaluate = find_functions("twins_of_night") if plan.invariants else []
+    twins = [answer for answers in evaluate for answer in answers(plan, store)]
     record = finish_night_step(plan, results, store, culprits, twins)
     forget([flow_run.id], store)
     problems = publish(record, store)
@@ -89,61 +79,10 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
 
 
 def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) -> Iterator[NightChange]:
-    """Bisect each result of `find_new_regressions`; yield one change for each: how its bisection ended.
-
-    The change has the bisection's headline and page, or the state's message if no bisection was published.
-    """
+    """Yield what the questions beside the pipeline find about each result of `find_new_regressions`."""
     for result in find_new_regressions(plan, results, store):
-        cell = result.cell
-        headlines: list[str] = []
-
-        def keep(event: Event, headlines: list[str] = headlines) -> None:
-            if isinstance(event, Bisected):
-                headlines.append(f"{event.record.headline} ({event.page.shown})")
-
-        with EVENTS.heard_by(keep):
-            options = BisectOptions(
-                good=str(cell.arms.baseline), bad=str(cell.arms.branch), comparison=cell.comparison,
-                cases=(cell.case,), target=plan.target, repository=cell.arms.repository or "", out=store.address,
-                more=BisectMore(overrides=plan.overrides, budget=f"{plan.bisect_budget_s:f}s"),
-            )  # fmt: skip
-            state: State[Any] = bisect(**dict(options), return_state=True)
-        yield name_culprit(cell, headlines[0] if headlines else state.message or "the bisection did not finish")
-
-
-def evaluate_night_twins(plan: NightPlan, store: Store) -> Iterator[NightTwins]:
-    """Evaluate the twins of each trainer that the night compared, in the cases outside quarantine; yield the answers.
-
-    The trainer is that of the comparison's branch at the night's commit, or the installed one.
-    """
-    seen = set()
-    for cell in plan.cells:
-        trainer = load_comparison(cell.comparison).trainer
-        ref, repository = cell.arms.branch or "", cell.arms.repository or ""
-        if find_kind(trainer).takes_command or (trainer, ref, repository) in seen:
-            continue
-        seen.add((trainer, ref, repository))
-        own = (one for one in plan.cells if one.comparison == cell.comparison and not one.quarantine)
-        if not (cases := tuple(dict.fromkeys(one.case for one in own))):
-            continue
-        options = InvariantsOptions(
-            trainer=trainer, ref=ref, repository=repository if ref else "", cases=cases, out=store.address
-        )
-        state: State[Any] = invariants(**dict(options), return_state=True)
-        word = TWIN_OUTCOMES.get(state.name or "", "failed")
-        if word == "failed":
-            headline = state.message or "the twins were not evaluated"
-            yield NightTwins(comparison=cell.comparison, outcome="failed", headline=headline)
-            continue
-        record = read_matrices(store, trainer)[-1]
-        yield NightTwins(
-            comparison=cell.comparison,
-            outcome=word,
-            headline=record.headline,
-            broken=tuple(name_twin(one, several=len(cases) > 1) for one in record.having("another")),
-            page=find_page(place_record(record, store) / PAGE, store).shown,
-            next=record.next,
-        )
+        for find in find_functions("after_regression"):
+            yield name_culprit(result.cell, find(result.cell, plan, store))
 
 
 def name_cell_run() -> str:

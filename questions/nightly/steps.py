@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from prefect import task
 from prefect.events import emit_event
 
-from configs.extensions import find_functions
+from configs.questions import find_functions
 from flows.step_parts import IO, show_text
 from questions.nightly.plan_night import plan_night
 from tasks.diff.compare_nights import finish_night
@@ -32,7 +32,7 @@ finish_night_step = task(name="finish the night", task_run_name="finish the nigh
 def publish_night_step(record: NightRecord, store: Store) -> None:
     """Publish the night's summary: a Prefect artifact, the text of a comment in the store, and the store's index.
 
-    Then the extensions act: the history is compacted, because each comparison of the next night reads it.
+    Then the questions act: the history is compacted, because each comparison of the next night reads it.
     """
     for act in find_functions("after_night"):
         act(store)

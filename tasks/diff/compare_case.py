@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from configs.extensions import find_functions
 from configs.frozen import Frozen
+from configs.questions import find_functions
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.compare_runs import comparison_id, diff
@@ -160,5 +160,5 @@ def is_control(rules: VerdictRules, runs: Sequence[RunRecord]) -> bool:
 
 
 def read_past_noise(case: CaseRuns, store: Store) -> dict[str, Past]:
-    """Return level → differences of earlier equal runs on the case's target, as far as extensions have them."""
+    """Return level → differences of earlier equal runs on the case's target, as far as questions have them."""
     return {level: past for read in find_functions("read_past") for level, past in read(case, store).items()}

@@ -6,14 +6,13 @@ An arm is one of the two compared versions.
 from collections.abc import Sequence
 from math import inf
 
+from configs.questions import load_questions
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_rows import NOT_JUDGED
-from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHANGE
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records.compared_case import ComparisonRecord, MetricDiff, Verdict
-from tasks.records.explanation import CodeLine, Explanation
-from tasks.records.next_step import NextStep, StepKind
+from tasks.records.next_step import NextStep
 from tasks.records.run_end import DeathKind
 
 # kind of death -> step to take before the next run
@@ -46,8 +45,8 @@ TO_EQUALIZE: dict[str, str] = {
 }  # fmt: skip
 OTHER_CODE = frozenset({"same-commit", "other-source", "other-trainer"})  # findings about runs of unintended commits
 
-# effect of the command; a step that asks a question ends with a colon
-PURPOSES: dict[StepKind, str] = {
+# effect of the command; a step that asks a question ends with a colon. Those of questions are with them
+PURPOSES: dict[str, str] = {
     "resume": "Then this command continues the run that died from its last checkpoint, and reuses the others",
     "again": "This command trains both arms of this case",
     "record again": "Then this command compares both again, and trains nothing",
@@ -59,9 +58,6 @@ PURPOSES: dict[StepKind, str] = {
     "other cases": "This command trains both arms of this case",
     "logs": "Then this command reads all logs:",
     "stand-in": "Meanwhile this command trains the case here with a small model: do Linen and NNX differ there, too?",
-    "bisect": "This command trains commits between the two until it finds the first one that changed this",
-    "explain": "This command finds out why the two differ",
-    "preflight": "This command compiles both arms for a TPU slice, without one: would they differ there?",
     "look": "This command shows them",
     "read the log": "This command shows why the compiler failed",
     "by hand": "",
@@ -69,13 +65,13 @@ PURPOSES: dict[StepKind, str] = {
 }
 
 
-def make_step(record: ComparisonRecord, kind: StepKind, argv: Sequence[str] = (), *, runs: int = 0) -> NextStep | None:
+def make_step(record: ComparisonRecord, kind: str, argv: Sequence[str] = (), *, runs: int = 0) -> NextStep | None:
     """Return the step with its purpose and its cost; None if there is nothing to do.
 
     runs: of `repeat`, the number of runs per arm that the command ends with.
     """
     row = None if record.has_died else find_deciding_row(record)
-    does = PURPOSES[kind]
+    does = PURPOSES[kind] if kind in PURPOSES else load_questions()[kind].purpose
     if kind == "logs" and _is_certain(row):
         does = "Then this command reads the new logs"
     if does.endswith(":"):
@@ -139,7 +135,7 @@ def _count_thresholds(row: MetricDiff) -> float:
     return abs(row.baseline) * (row.effect_high - row.effect_low) / row.threshold
 
 
-def _tell_cost(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None, runs: int) -> str:
+def _tell_cost(record: ComparisonRecord, kind: str, row: MetricDiff | None, runs: int) -> str:
     """Return the duration of the command in words, estimated from this comparison's runs; empty if unknown."""
     seconds = sum(account.total_s for account in record.times)
     if kind == "until decided" and row is not None and row.cost_text:
@@ -152,7 +148,7 @@ def _tell_cost(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None,
     return f"takes about {show_duration(seconds * per_command[kind])}{unit}"
 
 
-def _advise(record: ComparisonRecord, kind: StepKind, row: MetricDiff | None) -> str:
+def _advise(record: ComparisonRecord, kind: str, row: MetricDiff | None) -> str:
     """Return the step to take by hand, before the next command if there is one; empty if no such step is needed."""
     dead = next((arm for arm in (record.candidate, record.baseline) if arm.has_died), None)
     unseen = record.coverage.unseen if record.coverage is not None and record.verdict == "unknown" else ()
@@ -194,46 +190,6 @@ def _name_unequal(record: ComparisonRecord) -> str:
     kinds = [finding.kind for finding in record.findings if finding.effect in ("blocks", "qualifies")]
     *first, last = dict.fromkeys(TO_EQUALIZE[kind] for kind in kinds if kind in TO_EQUALIZE) or [""]
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def follow_cause(record: ComparisonRecord) -> NextStep | None:
-    """Return the next step of an explained comparison: to look at the line and commit where its arms begin to differ.
-
-    A step that runs something new, such as a bisection, stays; so does every step without a known line.
-    """
-    explained, step = record.explanation, record.next_step
-    if explained is None or step is None:
-        return step
-    line = _find_costly_line(record, explained)
-    if line is not None and step.kind in ("train", "by hand", "explain", "look"):
-        touched = f"The commit changed {line.place}." if line.commit and step.kind != "look" else ""
-        before = touched or f"Most of the difference is at {line.place}."
-        return step.replace(before=before) if step.kind == "look" else _look_at(before, line.commit)
-    if explained.root is None or not explained.root.file:
-        return step
-    if step.kind not in ("by hand", "explain", "look"):
-        return step
-    before = f"If this is not intended, its cause is {explained.root.file}:{explained.root.line}."
-    if step.kind == "look":
-        return step.replace(before=before, purpose="This command shows your changes")
-    return _look_at(before, explained.commit_of_root)
-
-
-def _find_costly_line(record: ComparisonRecord, explained: Explanation) -> CodeLine | None:
-    """Return the line of the larger memory or time of the candidate, if the arms differ in nothing else; else None."""
-    worse = {row.metric for row in record.rows if row.verdict == "regressed" and not row.allowed}
-    if not worse or worse - {MEMORY.name, PROGRAM_TIME.name, STEP_TIME.name}:
-        return None
-    line = explained.line_of_cost(memory=MEMORY.name in worse)
-    return line if line is not None and line.file else None
-
-
-def _look_at(before: str, commit: str) -> NextStep:
-    """Return the step to look at a line, and at the commit that changed the line if it is known."""
-    if not commit:
-        return NextStep(kind="by hand", before=before)
-    argv = ("git", "show", commit.partition(" ")[0])
-    return NextStep(kind="by hand", argv=argv, before=before, purpose="This command shows the commit of this line")
 
 
 def _is_certain(row: MetricDiff | None) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from configs.comparison import load_comparison, load_target
 from configs.load import COMMAND_LINE
 from configs.names import list_names, typed_names
+from configs.questions import Moment, import_function, load_questions
 from configs.trainers import find_kind
 from tasks.diff.cover_change import is_uncovered, suggest_case
 from tasks.diff.decide import MIN_REPEATS, ONE_RUN
@@ -78,7 +79,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     """Return the most useful step after this verdict; its command is empty if no command gives more information.
 
     plans: one per arm; the command repeats their options. cases: the number of cases compared together. If
-    the target has run all cases that fit, suggest the cases for more devices, then a compile for a TPU slice.
+    the target has run all cases that fit, suggest the cases for more devices, then a question beside the pipeline.
     """
     place, same = load_target(record.target), [*options_of_plan(plans[0]), *options_of_arms(plans)]
     compare, options = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
@@ -88,13 +89,9 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     if blocking and blocking[0] in CONTRADICTIONS:
         return make_step(record, "again", [*compare, "--case", record.case, *options, "--fresh"])
     if blocking:
-        if any(plan.backend != "local" for plan in plans):
-            return make_step(record, "by hand")
-        store = Path(plans[0].directory).parent.parent
-        folder = store / "comparisons" / record.comparison / record.case / record.id
-        return make_step(record, "explain", ["maxview", "explain", str(folder)])
-    if bisect := offer_bisection(record, plans):
-        return make_step(record, "bisect", bisect)
+        return suggest_question("blocked", record, plans) or make_step(record, "by hand")
+    if asked := suggest_question("differs", record, plans):
+        return asked
     timed = [row.evidence for row in record.rows if row.level and row.verdict == record.verdict]
     if record.verdict in ("regressed", "improved") and ONE_RUN in timed:
         words = [*compare, "--case", record.case, *options, "--repeats", str(MIN_REPEATS)]
@@ -123,10 +120,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
         if fit and target.trains_here and target.platform == "cpu":  # JAX emulates any number of devices on a CPU
             words = [*compare, *(word for case in fit for word in ("--case", case)), "--target", target.name, *same]
             return make_step(record, "other cases", words)
-    # libtpu compiles for TPUs
-    if place.topology is None and all("libtpu" in plan.versions and not plan.aa for plan in plans):
-        return make_step(record, "preflight", ["maxview", "preflight", record.comparison, "--case", record.case, *same])
-    return make_step(record, "by hand")
+    return suggest_question("agrees", record, plans) or make_step(record, "by hand")
 
 
 def show_edit(record: ComparisonRecord, plan: RunPlan) -> NextStep | None:
@@ -145,31 +139,19 @@ def _longer_turns(record: ComparisonRecord) -> list[str]:
     return ["--interleave", longer_limit(record.turns)]
 
 
-def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[str]:
-    """Return the `maxview bisect` command between the commits of both arms, or an empty list.
+def suggest_question(moment: Moment, record: ComparisonRecord, plans: Sequence[RunPlan]) -> NextStep | None:
+    """Return the command of the first question beside the pipeline that helps at this moment; None without one.
 
-    Not empty if the verdict is regressed or changed, both commits are known, the candidate's is several commits after
-    the baseline's, and no arm has packages of its own.
+    plans: one per arm.
     """
-    before, after = plans
-    between = record.commits.get(record.candidate.name, ())
-    diverged = bool(record.commits.get(record.baseline.name))
-    if record.verdict not in ("regressed", "changed") or len(between) < 2 or diverged:
-        return []
-    if any(plan.version is not None and plan.version.changed for plan in plans):
-        return []  # a bisection sees commits only
-    if before.software or after.software or not before.commit or not after.commit:
-        return []
-    words = ["maxview", "bisect", record.comparison, "--good", before.commit[:9], "--bad", after.commit[:9]]
-    words += ["--case", record.case, "--target", record.target]
-    words += ["--repository", after.repository] if after.repository else []
-    worse = {row.metric for row in record.rows if row.verdict in ("regressed", "changed") and not row.allowed}
-    words += ["--metric", "time"] if worse == {PROGRAM_TIME.name} else []  # trains nothing
-    return [*words, *options_of_plan(after)]
+    for name, question in load_questions().items():
+        if question.suggests_when == moment and (words := import_function(question.suggest)(record, plans)):
+            return make_step(record, name, words)
+    return None
 
 
 def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
-    """Return `maxview compare` or `preflight … --fresh` at the compared commits, or `maxview ingest` with the logs.
+    """Return the command with `--fresh` at the compared commits, or `maxview ingest` with the logs.
 
     Empty if a run is None, or if both this and the next command would be `maxview ingest`.
     """

@@ -17,9 +17,6 @@ StepKind = Literal[
     "other cases",  # the cases that need another target
     "logs",  # read given logs again, with further ones
     "stand-in",  # train the case of given logs on this machine
-    "bisect",
-    "explain",
-    "preflight",
     "read the log",
     "look",  # at the uncommitted changes
     "by hand",  # no command helps
@@ -30,7 +27,7 @@ StepKind = Literal[
 class NextStep(Frozen):
     """The most useful step after a verdict."""
 
-    kind: StepKind
+    kind: str  # a StepKind, or the name of a question beside the pipeline
     argv: tuple[str, ...] = ()  # words of the command to type; empty: none
     before: str = ""  # what has to be done by hand, before the command if there is one
     purpose: str = ""  # what the command does, often with the question that it answers

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from configs.frozen import Frozen
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent
 from tasks.publish.content.page_address import PublishedPage
-from tasks.records.bisection import Bisection
 from tasks.records.checkpoint_proof import CheckpointProof
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.convergence import ConvergenceRecord
@@ -80,8 +80,8 @@ class Comparing(NamedTuple):
 class Replanned(NamedTuple):
     """The flow has decided how to go on. `why`: the reason as a message; may be empty.
 
-    `plans`: the added runs of an undecided case. Empty: the case gets no more runs, or the flow is a bisection, whose
-    runs are announced by `Planned`.
+    `plans`: the added runs of an undecided case. Empty: the case gets no more runs, or the flow answers a question
+    beside the pipeline, whose runs are announced by `Planned`.
     """
 
     plans: Sequence[RunPlan]
@@ -126,16 +126,16 @@ class Converged(NamedTuple):
     page: str
 
 
-class Bisected(NamedTuple):
-    """The bisection of a case has ended, and its page was published."""
+class Answered(NamedTuple):
+    """A question beside the pipeline has its answer, and the answer's page was published."""
 
-    record: Bisection
+    record: Frozen
     page: PublishedPage
 
 
 type Event = (
     Costing | Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Replanned | Explaining
-    | Progressed | Troubled | Compared | Converged | Bisected
+    | Progressed | Troubled | Compared | Converged | Answered
 )  # fmt: skip
 
 

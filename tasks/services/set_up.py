@@ -21,6 +21,7 @@ from pydantic import SecretStr
 
 from configs.names import list_names
 from configs.nightly import load_nightly
+from configs.questions import load_questions
 from tasks.publish.markdown.night import CHANGED_EVENT
 from tasks.services.flow_runs import HEARTBEAT
 from tasks.services.slices import limit_name
@@ -33,7 +34,6 @@ ZOMBIE_AUTOMATION = "maxview: end runs that have lost their process"
 REAP_AUTOMATION = "maxview: end the jobs of crashed runs"
 NOTIFY_AUTOMATION = "maxview: tell what changed overnight"
 REAP_DEPLOYMENT = "reap/jobs"  # the deployment that the automation REAP_AUTOMATION runs
-JOB_OWNERS = ("bisect", "compare", "nightly", "preflight")  # flows that launch jobs
 # states after which a flow run sends no heartbeats
 SILENT_STATES = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
@@ -124,17 +124,18 @@ def zombie_automation() -> AutomationCore:
 
 
 def reap_automation(deployment: UUID) -> AutomationCore:
-    """Return the automation that runs `reap/jobs` after a crash of one of JOB_OWNERS.
+    """Return the automation that runs `reap/jobs` after a crash of a flow that launches jobs.
 
     `reap/jobs` ends the jobs of crashed flow runs. deployment: the id of `reap/jobs`.
     """
+    owners = ["compare", *(name for name, question in load_questions().items() if question.launches_jobs)]
     return AutomationCore(
         name=REAP_AUTOMATION,
         description="Ends the jobs that a crashed flow run left behind.",
         trigger=EventTrigger(
             expect={"prefect.flow-run.Crashed"},
             # not `reap`: a crash of `reap` would start `reap` again and again
-            match_related={"prefect.resource.role": "flow", "prefect.resource.name": [*JOB_OWNERS]},
+            match_related={"prefect.resource.role": "flow", "prefect.resource.name": sorted(owners)},
             posture=Posture.Reactive,
             threshold=1,
             within=timedelta(seconds=10),

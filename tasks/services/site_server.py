@@ -11,11 +11,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-# The served paths; / stands for FRONT. All others are answered with 404.
-PUBLIC = re.compile(
-    r"(index|history)\.html|index/[^/]+\.js|comparisons/[^/]+/cases-[^/]+\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
-    r"|bisections/[^/]+/[^/]+/[^/]+/index\.html|invariants/[^/]+/[^/]+/index\.html"
-)
+from configs.questions import load_questions
+
+# The served paths beside those of questions; / stands for FRONT. All others are answered with 404.
+PUBLIC = r"index\.html|index/[^/]+\.js|comparisons/[^/]+/cases-[^/]+\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
 FRONT = "index.html"
 WORTH_PACKING = 1_000  # bytes; smaller responses are not compressed
 STOP_S = 1  # seconds to finish responses after Ctrl-C
@@ -33,14 +32,16 @@ def make_server(folder: Path, *, front: str = "", not_found: str = "") -> uvicor
 
 
 class _Pages(StaticFiles):
-    """The files in a folder whose paths match PUBLIC. Links out of the folder are treated as missing."""
+    """The pages in a folder: PUBLIC, and those of questions. Links out of the folder are treated as missing."""
 
     def __init__(self, folder: Path, front: str, not_found: str) -> None:
         super().__init__(directory=folder)
         self._front, self._not_found = front, not_found
+        served = [question.served for question in load_questions().values() if question.served]
+        self._public = re.compile("|".join([PUBLIC, *served]))
 
     def lookup_path(self, path: str) -> tuple[str, stat_result | None]:
-        return super().lookup_path(path) if PUBLIC.fullmatch(path) else ("", None)
+        return super().lookup_path(path) if self._public.fullmatch(path) else ("", None)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         name = FRONT if path == "." else path

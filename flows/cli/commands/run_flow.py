@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from configs.extensions import find_flow, find_functions
+from configs.questions import find_flow, find_functions
 from flows.cli.commands.common_options import absolute_place
 from flows.cli.commands.report_options import Reports
 

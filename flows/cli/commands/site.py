@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from configs.extensions import find_functions
+from configs.questions import find_functions
 from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 from flows.cli.examples import show_examples
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from configs.extensions import find_functions
 from configs.frozen import Frozen
+from configs.questions import find_functions
 from tasks.experiments.recordings import FOLDER
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.page.write_page import write_page

@@ -12,7 +12,7 @@ import pytest
 
 from questions.bisect.culprit_program import compare_culprit_program
 from questions.bisect.ledger import FOLDER, describe_program_change, ledger_key
-from tasks.records.bisection import BisectedPoint, LedgerEntry
+from questions.bisect.records import BisectedPoint, LedgerEntry
 from tasks.records.compiled import LOWERED
 from tasks.records.observation import PROGRAM
 from tasks.records.plan import Commit, RunPlan

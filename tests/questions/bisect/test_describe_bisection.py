@@ -7,9 +7,9 @@ import pytest
 from questions.bisect.bisected_metric import BisectedMetric
 from questions.bisect.describe_bisection import next_words, show_counts, write_headline, write_record
 from questions.bisect.points import Span
+from questions.bisect.records import BisectedPoint, LedgerEntry
 from questions.bisect.search import NOT_SURE
 from questions.bisect.terms import Finish
-from tasks.records.bisection import BisectedPoint, LedgerEntry
 from tasks.records.compared_case import Decision
 from tasks.records.plan import Commit
 from tasks.resolve.options import BisectMore, BisectOptions

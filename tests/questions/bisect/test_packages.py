@@ -8,7 +8,7 @@ import pytest
 import questions.bisect.flow as module
 from questions.bisect.ledger import ledger_key
 from questions.bisect.points import Span
-from tasks.records.bisection import BisectedPoint, LedgerEntry
+from questions.bisect.records import BisectedPoint, LedgerEntry
 from tasks.records.plan import Commit, RunPlan
 from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef

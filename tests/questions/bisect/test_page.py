@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from questions.bisect.page import HEIGHT, STRIP, draw_points, publish_bisection
-from tasks.records.bisection import BisectedPoint, Bisection, Mark
+from questions.bisect.records import BisectedPoint, Bisection, Mark
 from tasks.records.plan import Commit
 from tasks.store.store import open_store
 

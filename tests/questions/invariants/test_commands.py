@@ -114,7 +114,7 @@ def test_a_first_tensor_needs_equal_arguments(
     root = Root(kind="operation", file="train.py", line=14, operation="dot_general", sentence="")
     tensors = TensorComparison(sentence="", first=root, different_arguments=different)
     monkeypatch.setattr(
-        "questions.invariants.make_record.explain_plans", lambda *_, **__: SimpleNamespace(tensors=tensors)
+        "questions.explain.explain_arms.explain_plans", lambda *_, **__: SimpleNamespace(tensors=tensors)
     )
     assert find_first(plan(write(tmp_path)), tmp_path, ("step 0",)) == first
 

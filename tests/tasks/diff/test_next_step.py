@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.diff.next_step import FIXES, find_deciding_row, follow_cause, has_scale, make_step
+from questions.explain.follow_cause import follow_cause
+from tasks.diff.next_step import FIXES, find_deciding_row, has_scale, make_step
 from tasks.publish.content.verdict_words import AGAIN
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.explanation import CodeLine, Explanation

@@ -16,6 +16,7 @@ import pytest
 
 from flows.cli.demo import make_demo
 from questions.bisect.page import publish_bisection
+from questions.bisect.records import BisectedPoint, Bisection
 from questions.history.page import add_history_to_demo
 from questions.invariants.judge_twin import answer
 from questions.invariants.page import publish_invariants
@@ -24,7 +25,6 @@ from questions.invariants.twin_records import InvariantsRecord
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import render_not_found
-from tasks.records.bisection import BisectedPoint, Bisection
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.plan import Commit
 from tasks.services.site_server import make_server

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from prefect.states import Completed, Failed
 
+from questions.invariants import flow
 from questions.invariants.page import publish_invariants
 from questions.invariants.twin_records import InvariantsRecord, TwinResult
-from questions.nightly import flow
 from tasks.records.night import NightCell, NightPlan
 from tasks.records.plan import ArmOverrides
 from tasks.services.prefect_ui import CHANGED
