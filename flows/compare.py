@@ -426,7 +426,10 @@ def find_plans_of_function(
 def extend_case(
     result: ComparisonRecord, plans: tuple[RunPlan, RunPlan] | None, store: Store, runs: Sequence[RunRecord] = ()
 ) -> ComparisonRecord:
-    """Return the comparison with what the questions beside the pipeline add. plans: of both arms; None if they cannot run here again."""
+    """Return the comparison with what the questions beside the pipeline add.
+
+    plans: of both arms; None if they cannot run here again.
+    """
     for extend in find_functions("after_case"):
         result = extend(result, plans, store, runs)
     return result

@@ -5,13 +5,14 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from math import log2
 
 from questions.bisect.bisected_metric import PROGRAM, BisectedMetric
 from questions.bisect.commits import describe_commit
 from questions.bisect.ledger import describe_program_change
 from questions.bisect.points import Span
-from questions.bisect.records import BisectedPoint, Bisection, FactorEffect
-from questions.bisect.search import NOT_SURE, find_current_belief, mark_points
+from questions.bisect.records import BisectedPoint, Bisection
+from questions.bisect.search import NOT_SURE, find_suspects, mark_points
 from questions.bisect.terms import MAX_RUNS, WORSE, Finish, Judge, Line
 from tasks.diff.decide import show_duration
 from tasks.records.compared_case import Verdict
@@ -25,12 +26,11 @@ _EQUAL_PAIR = re.compile(r" \((\S+) and \1\)")
 
 
 def describe_points(points: Sequence[BisectedPoint], line: Line, judge: Judge | None) -> tuple[BisectedPoint, ...]:
-    """Return the points with their marks, levels, numbers of runs and posterior probabilities, where known.
+    """Return the points with their marks, levels and numbers of runs, where known.
 
     judge: None if good or bad has no run.
     """
     marks = {0: ("good", ""), line.last: ("bad", "")} | (mark_points(line, judge) if judge is not None else {})
-    belief = find_current_belief(line, judge) if judge is not None else None
     found = []
     for number, point in enumerate(points):
         changes: dict[str, object] = {"ruled_out": line.ruled_out.get(number, "")}
@@ -41,20 +41,17 @@ def describe_points(points: Sequence[BisectedPoint], line: Line, judge: Judge | 
             if number and judge.judges_time and judge.runs(number) and not judge.failed(number):
                 one = judge.compare(0, number)
                 changes |= {"level": one.effect, "low": one.effect_low, "high": one.effect_high}
-        if belief is not None:
-            changes["chance"] = round(float(belief.culprits[number]), 4)
         found.append(point.replace(**changes))
     return tuple(found)
 
 
 def describe_progress(points: Sequence[BisectedPoint], line: Line, judge: Judge) -> tuple[float, str] | None:
-    """Return (probability of the likeliest culprit, text with its name); None if there is no posterior."""
-    belief = find_current_belief(line, judge)
-    if belief is None:
+    """Return (share of the halvings that are done, text with the suspects); None if bad is not surely worse."""
+    suspects = find_suspects(line, judge)
+    if not suspects:
         return None
-    best = int(belief.culprits.argmax())
-    chance, left = float(belief.culprits[best]), int((belief.culprits > 0.01).sum())
-    return chance, f"{left} left; {points[best].name} {100 * chance:.0f} %"
+    done = 1 - log2(len(suspects)) / log2(max(2, line.last))
+    return done, f"{len(suspects)} left, {points[suspects[0]].name} to {points[suspects[-1]].name}"
 
 
 def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, metric: BisectedMetric) -> str:
@@ -87,23 +84,17 @@ def _shorten_numbers(text: str) -> str:
 
 
 def _name_suspects(finish: Finish, points: Sequence[BisectedPoint]) -> str:
-    """Return the suspects as text: `one of 4 commits from 2651ceca7 to 5cea6c1c0, most likely b2c6a687f (62 %)`.
-
-    Without the likeliest if its probability is at most 50 %. A single suspect is only named.
-    """
+    """Return the suspects as text: `one of 4 commits from 2651ceca7 to 5cea6c1c0`. A single suspect is only named."""
     suspects = [points[number] for number in finish.suspects]
     if len(suspects) == 1:
         return suspects[0].name
     what = "versions" if suspects[0].version else "commits"
-    told = f"one of {len(suspects)} {what} from {suspects[0].name} to {suspects[-1].name}"
-    likeliest = max(suspects, key=lambda point: point.chance)
-    likely = f", most likely {likeliest.name} ({100 * likeliest.chance:.0f} %)"
-    return told + (likely if likeliest.chance > 0.5 else "")
+    return f"one of {len(suspects)} {what} from {suspects[0].name} to {suspects[-1].name}"
 
 
 def write_record(
     request: BisectOptions, span: Span, case: str, target: str, metric: BisectedMetric, finish: Finish,
-    points: Sequence[BisectedPoint], runs: Mapping[int, Sequence[RunRecord]], *, corners: Sequence[FactorEffect] = (),
+    points: Sequence[BisectedPoint], runs: Mapping[int, Sequence[RunRecord]],
 ) -> Bisection:  # fmt: skip
     """Return the record of one case; the field `program` stays empty."""
     culprit, programs, message, diffstat = finish.culprit, "", "", ""
@@ -133,7 +124,6 @@ def write_record(
         verdict=culprit_verdict(finish, metric) if culprit is not None else "unknown",
         effect=finish.pair_verdict.reason if finish.pair_verdict and culprit is not None else "",
         notes=tuple(_POINT.sub(lambda match: points[int(match[1])].name, note) for note in finish.notes),
-        corners=tuple(corners),
         message=message,
         diffstat=diffstat,
         programs=programs,

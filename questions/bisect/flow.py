@@ -16,12 +16,11 @@ from prefect.states import Cancelled, Completed, Failed
 from configs.comparison import load_comparison, load_target
 from flows.compare import CASE_STEPS, run_one
 from questions.bisect.bisected_metric import DIED, PROGRAM, TIME, BisectedMetric, choose_metric, read_metric
-from questions.bisect.corners import blame_packages, measure_corners
 from questions.bisect.describe_bisection import describe_points, describe_progress, spent_seconds, write_record
 from questions.bisect.function_judge import FunctionJudge
 from questions.bisect.ledger import ledger_key, read_entry, search_ledger, weigh_commits
-from questions.bisect.points import Span, corner_span, list_cases, plan_point, span_after_corners, spans_inside
-from questions.bisect.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry
+from questions.bisect.points import Span, list_cases, plan_point, spans_inside
+from questions.bisect.records import BisectedPoint, Bisection, LedgerEntry
 from questions.bisect.run_judge import RunJudge
 from questions.bisect.steps import (
     SearchProgress,
@@ -132,11 +131,6 @@ class Search:
 
     def find(self) -> Bisection:
         """Search and return the case's record. If the culprit is a merge, also search inside it: see `find_inside`."""
-        corners: tuple[FactorEffect, ...] = ()
-        if self.request.more.packages and not (self.span.points[0].version or self.span.software):
-            corners = self.run_corners()
-            self.span = span_after_corners(self.request, self.span, packages=blame_packages(corners))
-            self.good_plan = self.plan(0, repeats=1)[0]  # the span now holds a version: the ledger's keys need it
         points = self.compile_points()
         if self.request.more.free:
             self.metric = self.metric or BisectedMetric(name=PROGRAM, title=PROGRAM)
@@ -145,13 +139,13 @@ class Search:
             finish = Finish(outcome="ledger", why=why, suspects=known.suspects, notes=known.notes)
             return self.record(finish, weigh_commits(points, self.metric), points)
         finish, line = self.search(points)
-        record = self.record(finish, line, points, corners)
+        record = self.record(finish, line, points)
         if finish.culprit is not None and self.span.is_merge(finish.culprit):
             return self.find_inside(record, finish.culprit)
         return record
 
     def search(self, points: tuple[BisectedPoint, ...]) -> tuple[Finish, Line]:
-        """Train points until there is a result; return the result, and the line with the points' prior weights."""
+        """Train points until there is a result; return the result, and the line with the points' weights."""
         limits = SearchLimits(
             max_end_runs=load_comparison(self.request.comparison).repeats, budget_s=self.request.read_budget(),
             most_runs=self.request.more.max_runs,
@@ -309,14 +303,12 @@ class Search:
             return LedgerEntry(error=_shorten(error))
         return probe_step(plan, target, self.store, key)
 
-    def record(
-        self, finish: Finish, line: Line, points: tuple[BisectedPoint, ...], corners: tuple[FactorEffect, ...] = ()
-    ) -> Bisection:
+    def record(self, finish: Finish, line: Line, points: tuple[BisectedPoint, ...]) -> Bisection:
         """Return the record of the case, which has the result `finish`."""
         has_ends = self.runs.get(0) and self.runs.get(line.last)
         record = write_record(
             self.request, self.span, self.case, self.good_plan.target, self.metric or TIME, finish,
-            describe_points(points, line, self.judge if has_ends else None), self.runs, corners=corners,
+            describe_points(points, line, self.judge if has_ends else None), self.runs,
         )  # fmt: skip
         if finish.culprit is None:
             return record
@@ -335,26 +327,9 @@ class Search:
             found = replace(self, span=inside, good_plan=good_plan).find()
             if found.outcome == "found":
                 note = f"it came in with the merge {merge}, {record.runs} runs earlier on the first parents' line"
-                return found.replace(notes=(*found.notes, note), corners=record.corners)
+                return found.replace(notes=(*found.notes, note))
         note = f"{merge} is a merge; none of the commits that it brought in shows it alone"
         return record.replace(notes=(*record.notes, note))
-
-    def run_corners(self) -> tuple[FactorEffect, ...]:
-        """Train old and new code with old and new packages; return the effects of code, packages and their interaction.
-
-        If `metric` is None, sets it to the worst row of the comparison of the last corner with the first, if there is
-        one. Raises ValueError if a corner cannot be run.
-        """
-        square = replace(self, span=corner_span(self.request, self.span))
-        repeats = load_comparison(self.request.comparison).repeats
-        for corner in list(range(4)) * repeats:
-            square.train(corner)
-        if square.failures:
-            raise ValueError(f"a corner cannot be run: {next(iter(square.failures.values()))}")
-        if self.metric is None:
-            chosen = choose_metric(square.judge.compare_ends(3), repeats, 3, SearchLimits(max_end_runs=repeats), 0.0)
-            square.metric = self.metric = chosen if isinstance(chosen, BisectedMetric) else None
-        return measure_corners(square.judge)
 
 
 def _shorten(error: ValueError) -> str:

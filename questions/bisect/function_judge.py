@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from questions.bisect.posterior import ObservedRun
 from questions.bisect.run_judge import RunJudge
 from tasks.experiments.compare_by_experiments import run_of
 from tasks.experiments.recordings import record_arm
@@ -43,9 +42,6 @@ class FunctionJudge(RunJudge):
             return why
         found = self._function(point)
         return found.sentence if found is not None and found.answer == "not evaluated" else ""
-
-    def observe(self, point: int) -> list[ObservedRun]:
-        return []
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         pair = self._function(before), self._function(after)

@@ -30,14 +30,11 @@ FOLDER, RECORD = "bisections", "bisection.json"
 SIGNS = {"found": "✗", "range": "?", "no difference": "?", "ledger": "·"}
 MARKS = {"good": "=", "bad": "✗", "between": "≠", "unknown": "?", "skipped": "–", "": " "}
 SUBJECT = 48  # characters of a commit's subject
-BAR = 20  # characters; length of the bar of a culprit that is certain (chance 1)
 
 WIDTH, HEIGHT = 960.0, 180.0  # px, like all lengths below; size of the area with the levels
 LEFT = 88.0  # for the labels of levels
 STRIP = HEIGHT + 24  # y of the points without a level
-FLOOR, HIGHEST = STRIP + 56, 36.0  # y of the lower end of the bars of chances, and height of the bar of chance 1
 MARGIN = 0.06  # above and below the levels, as a share of their range
-MIN_CHANCE = 0.005  # points with a smaller chance of being the culprit have no bar
 
 type Kind = Literal["culprit", "ruled", "good", "bad", "between", "unknown", "skipped", "open"]
 type Rule = tuple[float, str]  # y and label of a horizontal line
@@ -54,17 +51,15 @@ class DrawnPoint:
     y: float
     low: float | None  # y of the ends of the level's interval
     high: float | None
-    chance: float | None  # height of the bar of its chance
 
 
 def render_bisection(record: Bisection, page: str = "") -> str:
     """Return the text for a terminal: the answer and its counts, then the known details.
 
-    The details are: effects of code and packages, notes, program differences, compile ledger (only if nothing was
+    The details are: notes, program differences, compile ledger (only if nothing was
     trained), page, next command.
     """
     lines = [f"{SIGNS[record.outcome]} {visible(record.headline)}", f"  {show_counts(record)}"]
-    lines += [f"  {corner.name}: {corner.verdict}, {corner.text}" for corner in record.corners]
     lines += [f"  {visible(note)}" for note in record.notes]
     lines += [f"  {told}" for told in (record.programs, record.program and record.program.sentence) if told]
     if record.outcome == "ledger":
@@ -106,28 +101,10 @@ def _ledger_rows(points: Sequence[BisectedPoint]) -> Iterator[tuple[str, str, st
         before = entry.program or before
 
 
-def draw_belief(record: Bisection) -> str:
-    """Return a Markdown table with a bar for each point with a chance of at least MIN_CHANCE; "" if there is none."""
-    rows = [
-        (
-            f"`{point.name}`",
-            f"{'█' * max(1, round(BAR * point.chance))} {100 * point.chance:.0f} %",
-            escape_markdown(point.commit.subject),
-        )
-        for point in record.points
-        if point.chance >= MIN_CHANCE
-    ]
-    return draw_table(["commit", "chance", ""], "lll", rows) if rows else ""
-
-
 def bisection_markdown(record: Bisection) -> str:
     """Return the bisection in Markdown for both Prefect UIs."""
     blocks = [f"# {SIGNS[record.outcome]} {escape_markdown(record.headline)}", show_counts(record)]
-    if record.corners:
-        blocks.append("\n".join(f"- **{one.name}**: {one.verdict}, {one.text}" for one in record.corners))
     blocks += [f"- {escape_markdown(note)}" for note in record.notes]
-    if belief := draw_belief(record):
-        blocks.append(belief)
     blocks += [escape_markdown(told) for told in (record.programs, record.program and record.program.sentence) if told]
     if record.diffstat:
         blocks.append(f"```\n{record.diffstat.replace('```', '')}\n```")
@@ -181,7 +158,6 @@ def draw_points(record: Bisection) -> tuple[list[DrawnPoint], list[Rule]]:
             y=STRIP if level is None else place(level),
             low=place(point.low or 0.0) if is_known else None,
             high=place(point.high or 0.0) if is_known else None,
-            chance=round(HIGHEST * point.chance, 1) if point.chance >= MIN_CHANCE else None,
         )
 
     if measured:
@@ -218,7 +194,7 @@ def publish_bisection(record: Bisection, store: Store) -> Path:
             counts=show_counts(record),
             drawing=drawing,
             rules=rules,
-            place={"width": WIDTH, "left": LEFT, "strip": STRIP, "floor": FLOOR},
+            place={"width": WIDTH, "left": LEFT, "strip": STRIP},
             differences=list_sections(Explanation(headline="", program=record.program)),
             programs=[row[1] for row in _ledger_rows(record.points)],
             **load_assets("site.js", styles=("page.css", "bisect.css")),

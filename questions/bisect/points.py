@@ -37,7 +37,6 @@ class Span(Frozen):
     bad: ResolvedRef
     points: tuple[BisectedPoint, ...]
     parents: dict[str, tuple[str, ...]] = {}  # commit's SHA → its parents' SHAs; empty for versions
-    software: tuple[str, ...] = ()  # requirements that every point is run with, e.g. "jax==0.12.0"
 
     def is_merge(self, point: int) -> bool:
         """Whether a point's commit has several parents."""
@@ -45,9 +44,14 @@ class Span(Frozen):
 
 
 def choose_span(request: BisectOptions) -> Span:
-    """Return the request's span: of package versions if it has `--packages` and good equals bad, else of commits."""
-    alone = request.more.packages and request.good == request.bad
-    return span_of_packages(request) if alone else find_span(request)
+    """Return the request's span: of package versions if it has `--packages`, else of commits. Raises ConfigError."""
+    if not request.more.packages:
+        return find_span(request)
+    if request.good != request.bad:
+        raise ConfigError(
+            [f"--packages bisects versions with one commit: name it twice, --good {request.bad} --bad {request.bad}"]
+        )
+    return span_of_packages(request)
 
 
 def find_span(request: BisectOptions) -> Span:
@@ -94,7 +98,7 @@ def spans_inside(request: BisectOptions, span: Span, point: int) -> list[Span]:
     for base, last in find_inside(span.repository, span.parents[span.points[point].commit.sha]):
         ends = ResolvedRef(name=base[:9], sha=base), ResolvedRef(name=last[:9], sha=last)
         inside = span_between(spec, span.repository, *ends, named=span.named)
-        found.append(inside.replace(software=span.software))
+        found.append(inside)
     return found
 
 
@@ -107,21 +111,6 @@ def span_of_packages(request: BisectOptions) -> Span:
     versions = read_versions(request.more.packages)
     points = tuple(BisectedPoint(commit=commit, version=version) for version in versions)
     return Span(repository=repository, named=bool(request.repository), good=held, bad=held, points=points)
-
-
-def corner_span(request: BisectOptions, commits: Span) -> Span:
-    """Return a span of four points: old and new code with the first version, then both with the last version."""
-    first, *_, last = read_versions(request.more.packages)
-    ends = (commits.points[0], commits.points[-1])
-    points = tuple(end.replace(version=version) for version in (first, last) for end in ends)
-    return commits.replace(points=points)
-
-
-def span_after_corners(request: BisectOptions, commits: Span, *, packages: bool) -> Span:
-    """Return the span of versions if `packages` is true, else the span of commits, all with the last version."""
-    if packages:
-        return span_of_packages(request)
-    return commits.replace(software=(read_versions(request.more.packages)[-1],))
 
 
 def read_versions(text: str) -> tuple[str, ...]:
@@ -166,7 +155,7 @@ def plan_point(
     requirements = [
         f"{side.name}:{word}"
         for side, version in zip(spec.arms, (span.points[0].version, here.version), strict=True)
-        for word in (*span.software, version)
+        for word in (version,)
         if word
     ]
     alone = point == 0  # both arms would have one commit: plan only the baseline

@@ -40,23 +40,11 @@ class BisectedPoint(Frozen):
     level: float | None = None  # time relative to good: 0.08 is 8 % more; None for other metrics and without runs
     low: float | None = None  # low, high: ends of the 99 % interval of `level`
     high: float | None = None
-    chance: float = 0.0  # posterior probability that this point is the culprit
 
     @property
     def name(self) -> str:
         """The displayed name: the version, or the short hash of the commit."""
         return self.version or self.commit.sha[:9]
-
-
-class FactorEffect(Frozen):
-    """One effect in the 2 × 2 experiment of old and new code with old and new packages."""
-
-    name: Literal["code", "packages", "interaction"]
-    verdict: Verdict
-    text: str  # "+5.1 % (+4.0 … +6.2)", or the difference in words
-    estimate: float | None = None  # natural logarithm of the ratio; None for metrics without noise
-    low: float | None = None  # ends of the interval of `estimate`, as logarithms
-    high: float | None = None
 
 
 class Bisection(Frozen):
@@ -79,7 +67,6 @@ class Bisection(Frozen):
     suspects: tuple[int, ...] = ()  # indices of the remaining points, if the outcome is "range"
     effect: str = ""  # the culprit's change of the metric, with its interval, as text; empty without a culprit
     notes: tuple[str, ...] = ()  # sentences about other changes, reverts and merges
-    corners: tuple[FactorEffect, ...] = ()  # empty unless both commits and packages differ
     diffstat: str = ""  # of the culprit's commit, by git
     message: str = ""  # the culprit's commit message
     programs: str = ""  # difference in size between the culprit's program and the program before it

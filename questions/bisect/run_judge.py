@@ -4,20 +4,13 @@ A point is a commit or a package version; the first point is good, the last one 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import log
 
-from configs.verdict_rules import DeviceKind, Tolerance
 from questions.bisect.bisected_metric import DIED, BisectedMetric
-from questions.bisect.posterior import ObservedRun
 from questions.bisect.terms import HALVES
-from tasks.diff.arms import ArmRuns
 from tasks.diff.compare_case import CaseRuns, compare_case
-from tasks.diff.noise import Noise, Past, learn_noise
-from tasks.diff.time_rows import find_device_kind
+from tasks.diff.noise import Past
 from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.result_metrics import CHECKPOINTS
-from tasks.metrics.table import BY_NAME
-from tasks.metrics.time_metrics import CPU_TIME
 from tasks.records.compared_case import ComparisonRecord, Decision
 from tasks.records.run import RunRecord
 
@@ -50,20 +43,6 @@ class RunJudge:
     def judges_time(self) -> bool:
         return self._metric.is_time
 
-    @property
-    def noise(self) -> Noise:
-        return learn_noise(self._rules.noises[self._kind], self._past.get(BY_NAME[self._metric.name].quick))
-
-    @property
-    def tolerance(self) -> Tolerance:
-        """The largest difference of a time that counts as equal."""
-        return self._rules.tolerance_of_time(BY_NAME[self._metric.name].tolerance, self._kind)
-
-    @property
-    def _kind(self) -> DeviceKind:
-        arm = ArmRuns(name="", label="", runs=next(iter(self._runs.values())))
-        return "cpu_time" if self._metric.name == CPU_TIME.name else find_device_kind((arm, arm))
-
     def runs(self, point: int) -> int:
         return len(self._runs.get(point, ()))
 
@@ -77,7 +56,8 @@ class RunJudge:
             return why
         dead = [run for run in self._runs.get(point, ()) if run.has_died]
         if not dead:
-            if self.judges_time and any(self._level(run) is None for run in self._runs.get(point, ())):
+            levels = [facts_of_run(run).levels for run in self._runs.get(point, ())] if self.judges_time else []
+            if any(self._metric.name not in known for known in levels):
                 return "its log has too few steps"
             return ""
         cause = _cause(dead[0])
@@ -85,14 +65,6 @@ class RunJudge:
             ends = [run for run in self._runs.get(max(self._runs), ()) if run.has_died]
             return f"died of something else: {cause}" if ends and _cause(ends[0]) != cause else ""
         return f"died: {cause}"
-
-    def observe(self, point: int) -> list[ObservedRun]:
-        levels = [self._level(run) for run in self._runs.get(point, ())]
-        return [ObservedRun(point=point, value=log(level[0]), error=level[1]) for level in levels if level]
-
-    def _level(self, run: RunRecord) -> tuple[float, float] | None:
-        levels = facts_of_run(run).levels.get(self._metric.name)
-        return (levels.quick.seconds, levels.quick.error) if levels else None
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         key = (before, after, runs, shares)

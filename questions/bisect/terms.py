@@ -4,12 +4,10 @@ A point is a commit or a package version. The first point is good, the last one 
 culprit is the point that changed the bisected metric.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from configs.frozen import Frozen
-from questions.bisect.posterior import ObservedRun
-from tasks.diff.noise import Noise
 from tasks.records.compared_case import Decision, Verdict
 
 HALVES = 2  # the comparison of the ends and that of the culprit each get half of the false-alarm probability
@@ -22,10 +20,6 @@ class Judge(Protocol):
     """The finished runs of each point (given by its index), and verdicts on two points."""
 
     @property
-    def noise(self) -> Noise:
-        """The noise of a pair of equal runs, in the observations' unit: natural logarithms of times."""
-
-    @property
     def judges_time(self) -> bool:
         """Whether the metric is a time. Only times differ between equal runs."""
 
@@ -34,9 +28,6 @@ class Judge(Protocol):
 
     def failed(self, point: int) -> str:
         """Return why the point cannot be judged; empty if it can."""
-
-    def observe(self, point: int) -> Sequence[ObservedRun]:
-        """Return one observation per run that has enough steps. Call it only if the metric is a time."""
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         """Return the verdict on two points, with the effect and its interval as the reason if they are known.

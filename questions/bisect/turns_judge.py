@@ -5,7 +5,6 @@ from math import inf
 from pathlib import Path
 
 from configs.errors import ConfigError
-from questions.bisect.posterior import ObservedRun
 from questions.bisect.run_judge import RunJudge
 from tasks.diff.program_time_rows import STATED, decide_program, tolerance_of_program
 from tasks.experiments.compare_by_experiments import run_of
@@ -58,9 +57,6 @@ class TurnsJudge(RunJudge):
             return why
         times = self._times(point)
         return times.problem if times else ""
-
-    def observe(self, point: int) -> list[ObservedRun]:
-        return []
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         pair = self._times(before), self._times(after)

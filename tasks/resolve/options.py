@@ -260,8 +260,8 @@ class BisectMore(More):
         str,
         QUIET,
         doc(
-            "Bisect versions with the code of bad: jax==0.12.0..0.12.3, or each: jax==0.11.1,0.12.0. If good and bad "
-            "are two commits, the four corners of code and packages show first which of the two it was."
+            "Bisect versions with the code of one commit, which is good and bad: jax==0.12.0..0.12.3, or each: "
+            "jax==0.11.1,0.12.0."
         ),
     ] = ""
     budget: Annotated[str, QUIET, doc("The time that all runs together may take: 90s, 10m, 2h.")] = ""

@@ -6,7 +6,6 @@ from math import exp
 import numpy as np
 
 from configs.verdict_rules import Tolerance
-from questions.bisect.posterior import ObservedRun
 from tasks.diff.decide_noisy import chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
@@ -48,9 +47,6 @@ class SimulatedTimes:
 
     def failed(self, point: int) -> str:
         return "does not compile" if point in self.dead else ""
-
-    def observe(self, point: int) -> list[ObservedRun]:
-        return [ObservedRun(point=point, value=value) for value in self.values.get(point, ())]
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         sides = [tuple(exp(value) for value in self.values[point][:runs]) for point in (before, after)]

@@ -4,18 +4,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from configs.comparison import load_target
-from configs.verdict_rules import Tolerance
 from questions.bisect.bisected_metric import DIED, BisectedMetric, read_metric
-from questions.bisect.corners import compare_corners, contrast_corners
 from questions.bisect.ledger import compile_argv, make_entry, search_ledger, show_size, weigh_commits
 from questions.bisect.page import render_ledger
 from questions.bisect.records import BisectedPoint, LedgerEntry
-from tasks.diff.noise import Noise
-from tasks.records.compared_case import Decision
 from tasks.records.plan import Commit, RunPlan
 from tasks.store.store import open_store
 
@@ -127,36 +122,6 @@ def test_the_compiled_source_is_the_checkouts(trainer: str, make_plan: Callable[
         assert not entry.error
         programs.append(entry.program)
     assert len(set(programs)) == 2
-
-
-TPU = Noise(scale=0.004, df=10), Tolerance(relative=0.02, least=0.005, why="x", least_why="x")  # a clock, as stated
-
-
-def test_four_corners_separate_code_packages_and_their_interaction() -> None:
-    random = np.random.default_rng(3)
-
-    def runs(level: float) -> list[float]:
-        return [level + float(random.normal(0, 0.002)) for _ in range(3)]
-
-    code, packages, both = 0.00, 0.06, 0.04
-    levels = [runs(0.0), runs(code), runs(packages), runs(code + packages + both)]
-    found = {one.name: one for one in contrast_corners(levels, *TPU)}
-    # by construction: each effect is averaged over the other factor, so it includes half of the interaction
-    for name, true in (("code", code + both / 2), ("packages", packages + both / 2), ("interaction", both)):
-        assert found[name].low < true < found[name].high  # type: ignore[operator]
-        assert found[name].verdict == "regressed"
-    alone = {one.name: one for one in contrast_corners([runs(0), runs(0), runs(0.06), runs(0.06)], *TPU)}
-    assert (alone["code"].verdict, alone["packages"].verdict) == ("same", "regressed")
-
-
-def test_four_corners_without_noise() -> None:
-    truth = {0: "a", 1: "a", 2: "b", 3: "b"}
-
-    def compare(before: int, after: int) -> Decision:
-        return Decision(verdict="same" if truth[before] == truth[after] else "changed", reason="")
-
-    found = {one.name: one.verdict for one in compare_corners(compare)}
-    assert found == {"code": "same", "packages": "changed", "interaction": "same"}
 
 
 def test_metrics_are_found_by_title_id_and_word() -> None:

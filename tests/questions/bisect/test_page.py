@@ -20,7 +20,7 @@ def make_record(levels: tuple[float | None, ...]) -> Bisection:
         spread = {} if level is None else {"low": level - 0.01, "high": level + 0.01}
         points.append(
             BisectedPoint(
-                commit=commit, mark=mark, runs=int(bool(mark)), level=level, chance=float(number == 3), **spread,
+                commit=commit, mark=mark, runs=int(bool(mark)), level=level, **spread,
                 ruled_out="" if mark else "no source of the trainer changed",
             )
         )  # fmt: skip
@@ -43,7 +43,6 @@ def test_levels_are_drawn_and_commits_without_one_are_below() -> None:
     assert culprit.high is not None
     assert culprit.high < culprit.y < culprit.low
     assert [one.kind for one in drawn] == ["good", "ruled", "good", "culprit", "skipped", "bad"]
-    assert [one.chance is not None for one in drawn] == [False, False, False, True, False, False]
 
 
 def test_without_levels_each_commit_is_drawn_at_the_end_that_it_resembles() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from questions.bisect.search import next_action
 from questions.bisect.terms import Finish, Line, SearchLimits
-from tasks.diff.noise import Noise
 from tasks.records.compared_case import Decision
 
 pytestmark = pytest.mark.flows
@@ -31,7 +30,6 @@ class ExactJudge:
     """A metric without noise: each point has a name; equal names are equal values."""
 
     judges_time = False
-    noise = Noise(scale=1.0, df=1.0)
 
     def __init__(self, truth: str) -> None:
         self.truth = truth
@@ -45,9 +43,6 @@ class ExactJudge:
 
     def failed(self, point: int) -> str:
         return "does not compile" if self.truth[point] == "x" and self.done.get(point) else ""
-
-    def observe(self, point: int) -> list[Any]:
-        raise AssertionError("an exact metric has no levels")
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         left, right = self.truth[before], self.truth[after]
@@ -119,29 +114,16 @@ def test_a_slower_step_is_found_despite_the_noise(size: float) -> None:
     assert right >= 23
 
 
-def slow_sometimes(random: Any, share: float, slower: float) -> Any:
-    """The stated noise; a share of the runs is slower by this much."""
-    return lambda: SIGMA * float(random.standard_t(10)) + (slower if random.random() < share else 0.0)
-
-
-@pytest.mark.parametrize(("size", "least"), [(0.0, 0), (0.02, 0), (0.05, 23)])
-def test_two_clock_states_at_the_ends_name_no_innocent_commit(size: float, least: int) -> None:
-    """A change larger than the distance of the clock states is still found, by ranks."""
+def test_two_clock_states_name_no_commit_without_a_change() -> None:
+    """Two of five runs are slower by 3 %, which the stated noise does not know."""
     random = np.random.default_rng(12)
-    wrong = right = searched = 0
-    while searched < 25:
-        culprit = int(random.integers(1, POINTS))
-        judge = simulated.SimulatedTimes(simulated.step(size, culprit), slow_sometimes(random, 0.4, 0.03))
+    for _ in range(25):
+        judge = simulated.SimulatedTimes(
+            [0.0] * POINTS, lambda: SIGMA * float(random.standard_t(10)) + (0.03 if random.random() < 0.4 else 0.0)
+        )
         for point in (0, POINTS - 1) * 3:
             judge.train(point)
-        if judge.spread() < 0.015:
-            continue  # the repeats show one state only
-        searched += 1
-        found = search(judge)
-        right += bool(size) and found.culprit == culprit
-        wrong += found.culprit is not None and not (size and found.culprit == culprit)
-    assert wrong == 0
-    assert right >= least
+        assert search(judge).culprit is None
 
 
 def test_a_slowed_run_of_good_hides_no_change() -> None:
