@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from tests.standins.github import make_server
 
-from .test_typed_command import LOSS, clone  # noqa: F401  # a fixture
+from .conftest import LOSS
 
 pytestmark = pytest.mark.long
 
@@ -44,7 +44,7 @@ def action(tmp_path: Path) -> Path:
     return folder
 
 
-def git(clone: Path, *words: str) -> str:  # noqa: F811
+def git(clone: Path, *words: str) -> str:
     words = ("git", "-c", "user.name=x", "-c", "user.email=x@localhost", *words)
     return subprocess.run(words, cwd=clone, check=True, capture_output=True, text=True).stdout.strip()
 
