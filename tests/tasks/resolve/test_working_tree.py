@@ -13,8 +13,8 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from configs.nightly import NightlyComparison
-from tasks.extensions.bisect.points import find_span
-from tasks.extensions.nightly.plan_night import pin_arms
+from questions.bisect.points import find_span
+from questions.nightly.plan_night import pin_arms
 from tasks.records.plan import ArmOverrides, RunPlan
 from tasks.resolve import working_tree
 from tasks.resolve.options import BisectOptions

@@ -13,8 +13,8 @@ import pytest
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
+from questions.nightly.plan_night import plan_night
 from tasks.diff.compare_case import CaseRuns, compare_case
-from tasks.extensions.nightly.plan_night import plan_night
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
