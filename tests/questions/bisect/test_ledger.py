@@ -14,7 +14,7 @@ from questions.bisect.records import BisectedPoint, LedgerEntry
 from tasks.records.plan import Commit, RunPlan
 from tasks.store.store import open_store
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 TIME = read_metric("Step time, steady")
 LOSS = read_metric("loss")

@@ -13,7 +13,7 @@ from questions.bisect.search import next_action
 from questions.bisect.terms import Finish, Line, SearchLimits
 from tasks.records.compared_case import Decision
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 spec = importlib.util.spec_from_file_location("simulated", Path(__file__).parent / "simulated.py")
 assert spec is not None

@@ -1,7 +1,12 @@
-"""JUnit, SARIF and workflow commands of a regression, a death and a gate."""
+"""JUnit, SARIF and workflow commands of a regression, a death and a gate; the schema of a record."""
 
+import json
 from xml.etree import ElementTree as xml
 
+import jsonschema
+import pytest
+
+from flows.cli.commands.schema import schema
 from tasks.publish.ci.annotations import annotate
 from tasks.publish.ci.junit import junit_report
 from tasks.publish.ci.sarif import sarif_log
@@ -47,3 +52,13 @@ def test_a_death_is_shown_at_its_line(record_002: ComparisonRecord) -> None:
     (result,) = sarif_log([record])["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 32}
     assert xml.fromstring(junit_report([record])).find(".//testcase[@name='runs']/error") is not None
+
+
+def test_a_record_fits_the_schema(record_002: ComparisonRecord, capsys: pytest.CaptureFixture[str]) -> None:
+    schema()
+    described = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(described)
+    record = json.loads(record_002.model_dump_json())
+    jsonschema.validate([record], described)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate([record | {"verdict": "fine"}], described)
