@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from configs.comparison import Size, Target, load_comparison, load_target, tolerance_names
 from configs.errors import ConfigError
-from configs.findings import KINDS, Effect, Effects, FindingKind, load_rules, read_rules
+from configs.findings import Effect, Effects, FindingKind, load_rules, read_rules
 from configs.frozen import Frozen
 from configs.load import explain_errors, read_entries
 from configs.names import find
@@ -180,12 +180,6 @@ class VerdictRules(Frozen):
     allowed: Mapping[str, str] = {}  # metric that may change → reason
     chips: int | None = None  # number of the target's devices; None unless they are paid for
     price: float | None = None  # US dollars per chip hour; None if the target does not set it
-
-    @field_validator("effects", mode="before")
-    @classmethod
-    def _read_older(cls, effects: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Leave out the kinds of findings that only older versions had."""
-        return {kind: effect for kind, effect in effects.items() if kind in KINDS}
 
     def tolerance_of_time(self, metric: str, kind: DeviceKind) -> Tolerance:
         """Return the tolerance of a step-time metric: the comparison's, else the default for the kind of device."""

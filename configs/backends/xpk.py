@@ -2,8 +2,6 @@
 
 from typing import Any, Literal
 
-from pydantic import model_validator
-
 from configs.backends.cluster import ClusterSettings, Zone
 from configs.backends.settings import Lines, PlainText
 
@@ -17,12 +15,6 @@ class Xpk(ClusterSettings):
     tpu_type: PlainText
     priority: Literal["very-low", "low", "medium", "high", "very-high"] = "medium"
     argv: Lines = ("xpk",)  # xpk's command, for example [uvx, xpk==1.16.0]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_older(cls, value: Any) -> Any:
-        """Drop the field `extra` of settings that an older version stored."""
-        return {key: item for key, item in value.items() if key != "extra"} if isinstance(value, dict) else value
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """The records of invariants: the answer for one twin in one case, and all answers for one version of a trainer."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
-
-from pydantic import model_validator
+from typing import Literal
 
 from configs.frozen import Frozen
 from tasks.records.function import name_result, show_relative
@@ -52,12 +50,6 @@ class TwinResult(Frozen):
     digests: tuple[str, ...] = ()  # of each side's results: one that changed since another version computes other ones
     change: str = ""  # planted into the right side; empty: none
     seconds: float = 0.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_older(cls, data: Any) -> Any:
-        """Leave out the right side's settings, which older versions stored instead of those of both sides."""
-        return {key: value for key, value in data.items() if key != "right"} if isinstance(data, dict) else data
 
 
 class Planted(Frozen):

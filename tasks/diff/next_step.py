@@ -61,7 +61,6 @@ PURPOSES: dict[str, str] = {
     "look": "This command shows them",
     "read the log": "This command shows why the compiler failed",
     "by hand": "",
-    "as stored": "",
 }
 
 

@@ -47,8 +47,6 @@ def record_arm(plan: RunPlan, folder: Path, changed: Sequence[str] = ()) -> Obse
     """Return the observation of a plan's step: the recorded one, else a new one, for which its trainer starts."""
     identity, kept = folder / IDENTITY, folder / PLAN
     if identity.is_file() and identity.read_text(encoding="utf-8") == plan.identity:
-        if not kept.exists():  # recorded by an older version
-            write_atomically(kept, model_to_json(plan))
         return read_observation(folder, plan.arm)
     batches = min(BATCHES, int(plan.config["steps"]))
     found = observe_arm(plan, folder, tensors=False, batches=batches, changed=changed)

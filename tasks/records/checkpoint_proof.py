@@ -221,15 +221,6 @@ class CheckpointProof(Frozen):
         """Whether at least one check ran, and none found a problem."""
         return self.ok and bool(self.checks)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _derive_levels(cls, value: Any) -> Any:
-        """Derive missing levels from the checks: older versions stored no levels."""
-        if not isinstance(value, dict) or "levels" in value:
-            return value
-        problems = (Problem.model_validate(problem) for problem in value.get("problems", ()))
-        return {**value, "levels": reached(value.get("checks", ()), {problem.check for problem in problems})}
-
 
 type Save = tuple[CheckpointEvent | None, CheckpointProof | None]
 

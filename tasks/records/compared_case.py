@@ -4,7 +4,7 @@ A case is a set of config values to compare; both arms share it. An arm is one o
 baseline or the candidate.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import computed_field, model_validator
 
@@ -19,12 +19,12 @@ from tasks.records.function import FunctionComparison
 from tasks.records.host_times import HostTimes
 from tasks.records.log_reading import Coverage, Environment, Stall
 from tasks.records.measurement import EarlierVerdict, EvidenceLine
-from tasks.records.next_step import NextStep, read_older_command
+from tasks.records.next_step import NextStep
 from tasks.records.plan import CodeVersion, Commit
 from tasks.records.program_times import ProgramTimes
 from tasks.records.run_end import LogError, RunEnd
 from tasks.records.run_facts import TimeAccount
-from tasks.records.shared_fields import Source
+from tasks.records.shared_fields import FORMAT, Format, Source
 
 
 class Evidence(Frozen):
@@ -182,6 +182,7 @@ class GateResult(Frozen):
 class ComparisonRecord(Frozen):
     """The result of comparing one case. Pages and terminal output show it and compute nothing."""
 
+    format: Format = FORMAT
     id: str
     comparison: str
     case: str
@@ -221,7 +222,11 @@ class ComparisonRecord(Frozen):
     earlier: tuple[EarlierVerdict, ...] = ()  # what the page told with less evidence, the oldest first
     explanation: Explanation | None = None  # causes of the difference; None if not examined
 
-    _older = model_validator(mode="before")(read_older_command)
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_computed(cls, value: Any) -> Any:
+        """Leave out `next_command`, which is stored for other programs."""
+        return {key: one for key, one in value.items() if key != "next_command"} if isinstance(value, dict) else value
 
     @computed_field  # type: ignore[prop-decorator]
     @property

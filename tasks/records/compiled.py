@@ -3,7 +3,7 @@
 from typing import Literal
 
 from configs.frozen import Frozen
-from tasks.records.shared_fields import Source, ignore_older
+from tasks.records.shared_fields import Source
 
 FILE = "compile.json"  # content: a `CompiledProgram`
 LOWERED, OPTIMISED = "lowered.mlir.gz", "optimised.hlo.gz"  # StableHLO with locations; XLA's optimised HLO
@@ -73,7 +73,6 @@ class Work(Frozen):
     cycles: int = 0  # the compiler's estimate, without collectives and some kernels
     flops: int = 0  # floating-point operations of matrix products
     collective_bytes: int = 0  # full size of the arrays; doubled for an all-reduce, which scatters and gathers
-    _older = ignore_older("executions")
 
 
 class CollectiveSum(Frozen):
@@ -83,7 +82,6 @@ class CollectiveSum(Frozen):
     in_loop: bool
     executions: int  # number of executions
     bytes: int  # as `Work.collective_bytes`
-    _older = ignore_older("instructions")
 
 
 class ProgramWork(Frozen):
@@ -94,7 +92,6 @@ class ProgramWork(Frozen):
     kernels: dict[str, int] = {}  # target of a custom call -> number of executions
     aliases: int = 0  # number of outputs that reuse an input's memory
     unknown_loops: int = 0  # number of loops with unknown trip count; their bodies are counted once
-    _older = ignore_older("operations", "lines")
 
 
 class ProgramDifference(Frozen):
@@ -130,4 +127,3 @@ class ProgramComparison(Frozen):
     arrays: tuple[HeavyArray, ...] = ()  # the largest first
     baseline: ProgramWork | None = None  # None if the program's text was not analysed
     candidate: ProgramWork | None = None
-    _older = ignore_older("baseline_memory", "candidate_memory")

@@ -6,7 +6,6 @@ from configs.frozen import Frozen
 from tasks.records.compiled import ProgramDifference
 from tasks.records.function import FunctionComparison
 from tasks.records.observation import Root, TensorComparison
-from tasks.records.shared_fields import ignore_older
 
 ProgramAnswer = Literal["same text", "same computation in another order", "differs"]
 
@@ -47,7 +46,6 @@ class InputDifference(Frozen):
     name: str  # path in the step's arguments
     baseline: str  # "float32[64,128] (fsdp, -), donated"; empty: this arm has no such argument
     candidate: str
-    _older = ignore_older("bytes_per_device")
 
 
 class ProgramExplanation(Frozen):
@@ -111,7 +109,6 @@ class TimeExplanation(Frozen):
     steps: tuple[int, int]  # number of profiled steps
     step_s: tuple[float, float]  # median seconds from the start of one step to the next
     differences: tuple[TimeDifference, ...] = ()  # `sure` differences first, then by size
-    _older = ignore_older("operations_s")
 
 
 class Explanation(Frozen):

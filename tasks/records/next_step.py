@@ -1,7 +1,7 @@
 """The record of the most useful step after a comparison."""
 
 import shlex
-from typing import Any, Literal
+from typing import Literal
 
 from configs.frozen import Frozen
 
@@ -20,7 +20,6 @@ StepKind = Literal[
     "read the log",
     "look",  # at the uncommitted changes
     "by hand",  # no command helps
-    "as stored",  # older versions stored the command alone
 ]
 
 
@@ -43,12 +42,3 @@ class NextStep(Frozen):
         """What has to be done by hand, and the purpose with the cost in brackets."""
         purpose = f"{self.purpose} ({self.cost})" if self.purpose and self.cost else self.purpose
         return f"{self.before} {purpose}".strip()
-
-
-def read_older_command(value: Any) -> Any:
-    """Return a record's data with `next_step` in place of `next_command`, which older versions stored alone."""
-    if not isinstance(value, dict) or "next_command" not in value:
-        return value
-    rest = {name: item for name, item in value.items() if name != "next_command"}
-    command = value["next_command"]
-    return {"next_step": {"kind": "as stored", "argv": shlex.split(command)} if command else None} | rest

@@ -3,14 +3,13 @@
 A cell is one case of one comparison in a night.
 """
 
-from typing import Annotated, Any, Literal
-
-from pydantic import BeforeValidator
+from typing import Literal
 
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
 from tasks.records.compared_case import Verdict
 from tasks.records.plan import ArmOverrides
+from tasks.records.shared_fields import FORMAT, Format
 
 COUNTED = ("regressed", "changed", "failed")  # outcomes of a cell that make its night bad
 MAX_TWINS = 3  # names in a line
@@ -105,7 +104,7 @@ class NightTwins(Frozen):
 class NightChange(Frozen):
     """A change since the previous night: a cell's outcome, a bisection's commit, or twins that differ."""
 
-    kind: Literal["outcome", "bisected", "twins", "as stored"]  # "as stored": a line of an older version
+    kind: Literal["outcome", "bisected", "twins"]
     comparison: str = ""
     case: str = ""
     owner: str = ""
@@ -121,8 +120,6 @@ class NightChange(Frozen):
     @property
     def line(self) -> str:
         """The change in one line, for messages."""
-        if self.kind == "as stored":
-            return self.text
         if self.kind == "bisected":
             return f"{self.cell}: bisected, which commit: {self.text}"
         if self.kind == "twins":
@@ -130,23 +127,15 @@ class NightChange(Frozen):
         return f"{self.cell}: {self.outcome}, {f'was {self.before}' if self.before else 'is new'}: {self.text}"
 
 
-def read_older_line(value: Any) -> Any:
-    """Return a change's data; the lines that older versions stored become changes of the kind `as stored`."""
-    return {"kind": "as stored", "text": value} if isinstance(value, str) else value
-
-
-# a change, also from a record in which it is a line
-type StoredChange = Annotated[NightChange, BeforeValidator(read_older_line)]
-
-
 class NightRecord(Frozen):
     """A finished night: every cell's result, and the changes since the previous night on the same target."""
 
+    format: Format = FORMAT
     plan: NightPlan
     results: tuple[CellResult, ...]
     ended: str  # ISO 8601
     before: str | None = None  # the id of the previous night; None: there was none
-    changes: tuple[StoredChange, ...] = ()  # of outcomes, of twins, then the commits that bisections found
+    changes: tuple[NightChange, ...] = ()  # of outcomes, of twins, then the commits that bisections found
     twins: tuple[NightTwins, ...] = ()
 
     @property

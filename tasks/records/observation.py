@@ -6,7 +6,6 @@ An arm is one of the two compared versions, the baseline or the candidate.
 from typing import Literal
 
 from configs.frozen import Frozen
-from tasks.records.shared_fields import ignore_older
 
 # Names of files in an observation's folder.
 FILE = "observation.json"
@@ -34,7 +33,6 @@ class ObservedArray(Frozen):
     norm: float | None = None  # Euclidean norm of the values, in float64
     mean: float | None = None
     own_digest: str | None = None  # digest of the array that the other arm's array has replaced; None: not replaced
-    _older = ignore_older("largest")
 
 
 class LoopRecord(Frozen):
@@ -70,7 +68,6 @@ class Observation(Frozen):
     feeds: tuple[int | None, ...] | None = None
     loop: LoopRecord | None = None  # None: the step's program did not really run
     notes: tuple[str, ...] = ()  # failures, one sentence each
-    _older = ignore_older("call", "processes", "program", "profile", "seconds", "peak_bytes")
 
 
 class Root(Frozen):
@@ -126,4 +123,3 @@ class TensorComparison(Frozen):
     # `ObservedArray.meaning` of each result that differs between the compiled steps; empty if any tensor differs
     different_results: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    _older = ignore_older("paired")

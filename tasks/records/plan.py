@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from pydantic import model_validator
-
-from configs.backends import BACKENDS, BackendName, LaunchSettings
+from configs.backends import BackendName, LaunchSettings
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
 
@@ -168,21 +166,6 @@ class RunPlan(Frozen):
     def work(self) -> Training:
         """What the run does: it trains, or it only compiles the step."""
         return Compiling() if self.compiles_for else Training()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_older(cls, value: Any) -> Any:
-        """Convert plans of older versions: `launch` was stored under the backend's name; `replay` played logs here."""
-        if isinstance(value, dict):
-            value = {key: item for key, item in value.items() if key != "log_limit_mb"}
-            if value.get("backend") == "replay":
-                return value | {"backend": "local", "launch": None}
-        if not isinstance(value, dict) or not value.keys() & BACKENDS.keys():
-            return value
-        section = value.get(value["backend"])
-        if isinstance(section, dict):
-            section = {"backend": value["backend"], **section}
-        return {key: item for key, item in value.items() if key not in BACKENDS} | {"launch": section}
 
 
 class StartedProcess(Frozen):

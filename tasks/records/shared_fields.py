@@ -1,8 +1,8 @@
-"""Parts that several records share: a value's position in a log (`Source`), a run's number, ignored old fields."""
+"""Parts that several records share: a value's position in a log (`Source`), a run's number, a record's format."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 
 from configs.frozen import Frozen
 
@@ -13,6 +13,9 @@ def run_number() -> Any:
     A record from a single log has 0; `tasks/diff/arms.py` sets the number when it combines an arm's runs.
     """
     return Field(default=0, ge=0, exclude_if=lambda run: run == 0)
+
+
+FORMAT = 1
 
 
 class Source(Frozen):
@@ -26,10 +29,12 @@ class Source(Frozen):
     )  # name of a compiled program's text: the file is that
 
 
-def ignore_older(*names: str) -> Any:
-    """Return a pydantic validator that drops the fields `names`, which older versions stored, from a record's data."""
+def _check_format(value: int) -> int:
+    if value != FORMAT:
+        why = f"has format {value}, and this maxview reads format {FORMAT}"
+        raise ValueError(f"{why}: read it with the maxview that wrote it")
+    return value
 
-    def drop(value: Any) -> Any:
-        return {key: item for key, item in value.items() if key not in names} if isinstance(value, dict) else value
 
-    return model_validator(mode="before")(drop)
+# of a stored record: the number changes when a record of before can no longer be read
+Format = Annotated[int, AfterValidator(_check_format)]

@@ -24,7 +24,7 @@ from configs.frozen import Frozen
 from tasks.diff.next_step import find_time_row
 from tasks.publish.markdown.night import night_headline
 from tasks.records.compared_case import ComparisonRecord, Verdict
-from tasks.records.night import NightRecord, StoredChange
+from tasks.records.night import NightChange, NightRecord
 from tasks.records.text import shorten, visible
 from tasks.store.atomic import StoreError
 from tasks.store.nights import read_nights
@@ -170,7 +170,7 @@ class IndexedNight(Frozen):
     ended: str  # ISO 8601
     headline: str
     cells: tuple[IndexedCell, ...]
-    changes: tuple[StoredChange, ...] = ()  # the changes since the previous night on the same target
+    changes: tuple[NightChange, ...] = ()  # the changes since the previous night on the same target
 
     @field_serializer("cells")
     def _without_defaults(self, cells: tuple[IndexedCell, ...]) -> list[dict[str, Any]]:

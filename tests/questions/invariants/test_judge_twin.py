@@ -132,12 +132,6 @@ def test_arrays_that_cannot_be_mapped_are_named_with_the_twins_file_and_line() -
     assert (found.answer, found.sentence) == ("not evaluated", "mine.yml:4: no counterpart of wi")
 
 
-def test_records_of_older_versions_stay_in_the_history() -> None:
-    stored = judge().model_dump() | {"right": ["scan_layers=false"]}
-    stored.pop("settings")
-    assert TwinResult.model_validate(stored).answer == "same"
-
-
 def test_a_twin_that_broke_is_bisected_from_the_commit_at_which_it_held() -> None:
     held = record(judge(digests=["1", "2"])).replace(commit="a" * 40)
     unknown = record(judge(row("optimizer", "mu.w", factor=2.0), digests=["1", "4"])).replace(

@@ -107,11 +107,8 @@ def test_an_explained_difference_leads_to_the_line_and_its_commit(record_002: Co
         assert not is_replaced or (step.command == "git show 95b820a6a" and "model/layers.py:48" in step.before)
 
 
-def test_a_record_of_an_older_version_keeps_its_command(record_002: ComparisonRecord) -> None:
+def test_a_record_of_another_format_is_refused_with_its_number(record_002: ComparisonRecord) -> None:
     data = record_002.model_dump(mode="json")
-    older = {name: item for name, item in data.items() if name != "next_step"}
-    read = ComparisonRecord.model_validate(older | {"next_command": "maxview compare a --set 'x=1 2'"})
-    assert read.next_step == NextStep(kind="as stored", argv=("maxview", "compare", "a", "--set", "x=1 2"))
-    assert read.next_command == "maxview compare a --set 'x=1 2'"
-    assert ComparisonRecord.model_validate(older | {"next_command": ""}).next_step is None
     assert ComparisonRecord.model_validate(data) == record_002
+    with pytest.raises(ValueError, match="has format 2, and this maxview reads format 1"):
+        ComparisonRecord.model_validate(data | {"format": 2})

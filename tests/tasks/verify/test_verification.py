@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.records.checkpoint_proof import LEVELS, CheckpointProof
+from tasks.records.checkpoint_proof import LEVELS
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.layout import find_steps
 from tasks.verify.verification import tree_digest, verify_checkpoint, verify_checkpoints
@@ -119,13 +119,6 @@ def test_a_proof_has_its_levels_and_the_duration_of_each_check(run_folder):
     (run_folder / "checkpoints" / "9" / "items" / "_sharding").unlink()
     damaged = tuple(verify_checkpoints(run_folder, mode="check", deep=True))[-1]
     assert damaged.levels == ("committed",)  # levels above the first damage do not count
-
-
-def test_an_older_record_has_the_levels_of_its_checks():
-    fields = {"step": 0, "path": "/c/0", "ok": False, "checks": ("commit", "metadata", "ranges", "manifest")}
-    problem = {"check": "ranges", "path": "d/0", "message": "is missing"}
-    proof = CheckpointProof.model_validate({**fields, "problems": (problem,)})
-    assert proof.levels == ("committed", "structurally whole")
 
 
 def test_the_levels_in_the_docs_equal_the_code():

@@ -93,7 +93,7 @@ def test_the_headline_is_one_line(outcomes: tuple[str, str], headline: str) -> N
 def test_external_text_stays_text() -> None:
     record = night(
         result(EVIL, EVIL, "failed", EVIL, owner="@alice", quarantine=""),
-        changes=(NightChange(kind="as stored", text=EVIL),),
+        changes=(NightChange(kind="twins", text=EVIL),),
     )
     shown = comment_markdown(record)
     assert "<script>" not in shown
@@ -109,7 +109,7 @@ def test_external_text_stays_text() -> None:
 
 def test_a_message_is_sent_only_for_changes_and_has_limited_length() -> None:
     assert night_message(RECORD) == ""
-    many = night(changes=tuple(NightChange(kind="as stored", text=f"c {n}: regressed") for n in range(300)))
+    many = night(changes=tuple(NightChange(kind="twins", text=f"c {n}: regressed") for n in range(300)))
     text = night_message(many)
     assert text.endswith("… and 280 more")
     assert len(text) < 8000

@@ -279,7 +279,7 @@ def test_a_change_links_to_its_page_and_names_its_owner(tmp_path: Path, wording:
     (result,) = done.results
     cell = result.cell.replace(owner="a team")
     owned = result.replace(cell=cell, died=True)
-    changes = (*find_changes((), [owned]), NightChange(kind="as stored", text="told otherwise"))
+    changes = (*find_changes((), [owned]), NightChange(kind="twins", comparison="a-vs-b", text="told otherwise"))
     update_index(store, add_nights([done.replace(results=(owned,), changes=changes)]))
     page = (store.path / PAGE).read_text()
     reported = re.search(r'<ul class="changes">(.*?)</ul>', page, re.DOTALL)
@@ -290,7 +290,7 @@ def test_a_change_links_to_its_page_and_names_its_owner(tmp_path: Path, wording:
     assert shown.startswith("† died 00_case linen-vs-nnx ")
     assert shown.endswith("; a team")
     wording("parts", shown)
-    assert "<li>told otherwise</li>" in page  # a change without a case
+    assert "<li>a-vs-b: twins: told otherwise</li>" in page  # a change without a case
     assert (
         "regressed" not in page[page.index('<section id="nights"') :].split("</section>")[0]
     )  # one word for all verdicts
