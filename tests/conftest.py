@@ -160,7 +160,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep seals of temporary runs out of the user's state folder: their paths are reused."""
+    """Keep the state of temporary servers out of the user's state folder."""
     before = os.environ.get("MAXVIEW_STATE")
     os.environ["MAXVIEW_STATE"] = str(tmp_path_factory.mktemp("state"))
     yield

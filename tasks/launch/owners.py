@@ -38,13 +38,11 @@ def turn_of(
     *,
     life_of: Callable[[str], Life],
     wait: Callable[[str], None],
-    tell: Callable[[str], None] = lambda _: None,
     take_over: bool = False,
 ) -> Iterator[RunRecord | None]:
     """Lock a run while the block runs. Yields the run's record if it has already finished, else None.
 
-    While another flow has the run, calls `wait` repeatedly with the reason; `wait` may raise. Calls `tell` once if the
-    files of a finished run were changed: the files are moved away, and the run is repeated. In a bucket, takes over a
+    While another flow has the run, calls `wait` repeatedly with the reason; `wait` may raise. In a bucket, takes over a
     run with its files from another machine's flow run, if the other flow run has ended or is one of `flow_runs`
     (rescheduled). Raises TakenError if this flow's server does not have the other flow run, unless `take_over` is set:
     the user states that the other machine is gone.
@@ -61,14 +59,9 @@ def turn_of(
         time.sleep(seconds)
 
     with hold(directory.create().path / LOCK, lambda who: pause(who, LOOK_EVERY_S)):
-        if changed := directory.find_changed():
-            aside = directory.put_aside()
-            why = f"{', '.join(changed)} changed after the run had ended"
-            tell(f"{plan.run_name}: {why}; it is run again ({aside} keeps the old files)")
         while (finished := find_finished(directory)) is None:
             try:
                 directory.claim(flow_runs, is_over=is_over, checkpoints=is_here(plan))
-                directory.remove_seal()
                 break
             except TakenError as taken:
                 if not any(life_of(flow_run) == "running" for flow_run in taken.claim.flow_runs):
@@ -78,9 +71,7 @@ def turn_of(
 
 
 def find_finished(directory: RunDirectory) -> RunRecord | None:
-    """Return the record of a finished run; None if the run has not finished, or if its files have changed since."""
-    if directory.find_changed():
-        return None
+    """Return the record of a finished run; None if the run has not finished."""
     record = directory.read_record()
     return record if record is not None and record.is_finished else None
 

@@ -22,7 +22,7 @@ from tasks.launch.known_backends import read_handle
 from tasks.launch.owners import find_heir, own, turn_of
 from tasks.records.plan import RunHandle, RunPlan
 from tasks.records.run import RunRecord
-from tasks.services.events import EVENTS, Launched, Reused, Stopping, Troubled, Waits
+from tasks.services.events import EVENTS, Launched, Reused, Stopping, Waits
 from tasks.services.flow_runs import is_job_running, is_rescheduled, life_of
 from tasks.store.store import Store
 
@@ -135,12 +135,8 @@ def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Ite
             logger.info("%s", why)
             EVENTS.put(Waits(plan, why))
 
-    def tell(what: str) -> None:
-        logger.warning("%s", what)
-        EVENTS.put(Troubled(what))
-
     directory = store.run(plan.run_name)
-    with turn_of(plan, directory, owners, life_of=life_of, wait=wait, tell=tell, take_over=take_over) as finished:
+    with turn_of(plan, directory, owners, life_of=life_of, wait=wait, take_over=take_over) as finished:
         if finished is not None:
             EVENTS.put(Reused(plan))
         yield finished

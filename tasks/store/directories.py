@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from tasks.store.documents import load_json, model_from_json, read_document
 from tasks.store.json_records import model_to_json, run_record_from_json, run_record_to_json
 from tasks.store.names import check_name
 from tasks.store.place import Folder
-from tasks.store.seals import remove_seal
 
 MAX_BYTES = 1_000_000_000  # limit of metrics.jsonl and of program.json; a step of metrics needs 300 bytes
 LOG_BYTES = 16 << 10  # with less free disk space, a run cannot begin its log
@@ -147,8 +145,7 @@ class RunDirectory:
         longer the version that the claim names.
         """
         text = run_record_to_json(record)
-        sealed = (self.record, self.log, self.metrics, self.program)
-        return self.place.end_run(self._name, self.record, text, sealed)
+        return self.place.end_run(self._name, self.record, text)
 
     def check_files(self) -> None:
         """Raise StoreError if the log, metrics or program file must not be read.
@@ -171,26 +168,6 @@ class RunDirectory:
                 raise StoreError(
                     f"{path}: {size / 1e9:,.1f} GB, at most {MAX_BYTES / 1e9:g} GB are read; remove {self.path}"
                 )
-
-    def find_changed(self) -> list[str]:
-        """Return which of record, log, metrics and program have changed since the run's end; none in a bucket."""
-        return self.place.find_changed(self.path)
-
-    def remove_seal(self) -> None:
-        """Remove the seal (the digests for `find_changed`) of an unfinished run before the run is repeated."""
-        remove_seal(self.path)
-
-    def put_aside(self) -> Path:
-        """Move the files into a new subfolder `changed-1`, `changed-2`, …, so that the run starts from scratch.
-
-        Hidden files (locks) and the subfolders of earlier calls stay. Returns the subfolder.
-        """
-        aside = next(path for n in count(1) if not (path := self.path / f"changed-{n}").exists())
-        aside.mkdir()
-        for path in self.path.iterdir():
-            if not path.name.startswith((".", "changed-")):
-                path.rename(aside / path.name)
-        return aside
 
     def read_record(self, *, listed: bool = False) -> RunRecord | None:
         """Return the record; None without one. Raises StoreError if the file is damaged.

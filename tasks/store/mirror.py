@@ -9,7 +9,7 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -177,14 +177,11 @@ class Mirror(Folder):
         else:
             self.push_folder(name, without=COMPARISON if is_new else "", listed=() if is_new else None)
 
-    def end_run(self, name: str, record: Path, text: str, sealed: Sequence[Path]) -> Path:
+    def end_run(self, name: str, record: Path, text: str) -> Path:
         self.record(name, text.encode())
         written = write_atomically(record, text)
         self.claims.give_back(name)
         return written
-
-    def find_changed(self, path: Path) -> list[str]:
-        return []
 
     def lock(self, path: Path, wait: Callable[[str], Any]) -> AbstractContextManager[None]:
         return nullcontext()

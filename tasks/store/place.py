@@ -3,7 +3,7 @@
 No code outside of this package asks which of them a store has.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from urllib.parse import quote
 from tasks.store.atomic import write_atomically
 from tasks.store.files import Files, LocalFiles
 from tasks.store.locks import hold
-from tasks.store.seals import find_changed, write_seal
 
 LEFT_OUT = "checkpoints/"  # subfolder that is fetched only on request, because checkpoints can be read in the bucket
 
@@ -89,15 +88,9 @@ class Folder:
     def fetch_folder(self, name: str, *, without: str = LEFT_OUT) -> None:
         """Download a folder's changed files."""
 
-    def end_run(self, name: str, record: Path, text: str, sealed: Sequence[Path]) -> Path:
-        """Write a run's record, its last file, and seal the files `sealed`; return the record's path."""
-        written = write_atomically(record, text)
-        write_seal(record.parent, tuple(sealed))
-        return written
-
-    def find_changed(self, path: Path) -> list[str]:
-        """Return which sealed files of a run's folder have changed since its end; none in a bucket."""
-        return find_changed(path)
+    def end_run(self, name: str, record: Path, text: str) -> Path:
+        """Write a run's record, its last file; return the record's path."""
+        return write_atomically(record, text)
 
     def lock(self, path: Path, wait: Callable[[str], Any]) -> AbstractContextManager[None]:
         """Lock the file `path` against other writers (see `hold`). A bucket has no locks: it checks versions."""

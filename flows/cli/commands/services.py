@@ -36,7 +36,7 @@ def up(
         The address to listen at; an address that other machines can reach needs a password.
     """
     from tasks.services import up as services
-    from tasks.store.seals import state_folder
+    from tasks.store.state_folder import state_folder
 
     where = state or state_folder()
     place = services.Place(state=where.absolute(), out=absolute_place(out), host=host, port=port)
@@ -60,7 +60,7 @@ def down(*, state: State = None, json_: Json = False) -> int:
     """
     from tasks.services import up as services
     from tasks.services.embedded_server import end_idle
-    from tasks.store.seals import state_folder
+    from tasks.store.state_folder import state_folder
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     ended = services.stop_services(state or state_folder(), errors.print)

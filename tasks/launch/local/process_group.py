@@ -28,7 +28,7 @@ from tasks.launch.processes import adopt, end_session, is_running
 from tasks.records.plan import WORK, RunPlan
 from tasks.resolve.trainers import trainer_class
 from tasks.store.mirror import working_copies
-from tasks.store.seals import state_folder
+from tasks.store.state_folder import state_folder
 
 # device files of accelerators
 DEVICES = (
@@ -147,7 +147,7 @@ def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]
     """Return the folders for `confine.py`: writable folders with the prefix `+`, read-only folders with `-`.
 
     Writable: caches, temporary folders, a custom trainer's own folder, and the run's folder. Read-only: other runs,
-    working copies of buckets, checkouts, environments, seals, maxview itself, and the caches of package installers.
+    working copies of buckets, checkouts, environments, maxview itself, and the caches of package installers.
     """
     home = Path(environment.get("HOME") or "/nonexistent")
     named = (environment.get("JAX_COMPILATION_CACHE_DIR"), environment.get("TMPDIR"))

@@ -1,17 +1,15 @@
 """A confined trainer can write only in its own folder: real processes, real namespaces."""
 
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from tasks.launch.local import confine, process_group
-from tasks.launch.owners import find_finished, turn_of
+from tasks.launch.owners import find_finished
 from tasks.records.log_reading import RunReading
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
@@ -38,7 +36,7 @@ def _namespaces(offered: bool) -> None:
 
 
 needs_namespaces = pytest.mark.usefixtures("_namespaces")
-# a branch's attacks: the other arm's record, a new file beside it, the seals, remounting the disk writable
+# a branch's attacks: the other arm's record, a new file beside it, the state folder, remounting the disk writable
 ATTACK = """
 import os, pathlib, subprocess, sys
 other, state, own = map(pathlib.Path, sys.argv[1:])
@@ -253,58 +251,3 @@ def test_on_a_machine_with_devices_only_cpu_trainers_are_confined(
     beside.unlink(missing_ok=True)
     log_of(make_plan(code, directory=str(run.path), environment={"JAX_PLATFORMS": "cpu"}), run)
     assert beside.exists() == (not offered)
-
-
-@pytest.mark.parametrize("name", ["record.json", "log.txt", "metrics.jsonl"])
-def test_a_changed_finished_run_is_repeated(name: str, store: Store, make_plan: MakePlan) -> None:
-    directory = store.run("r")
-    finish(directory)
-    assert find_finished(directory) is not None
-    path = directory.path / name
-    path.write_text(path.read_text().replace("0", "1", 1))
-    assert find_finished(directory) is None
-    reported: list[str] = []
-    with turn_of(
-        make_plan("pass"), directory, ("f",), life_of=lambda _: "unknown", wait=pytest.fail, tell=reported.append
-    ) as finished:
-        assert finished is None
-        assert not directory.log.exists()  # none of its files remain for the next run
-    assert name in reported[0]
-    assert (directory.path / "changed-1" / name).exists()
-
-
-def turn(directory: RunDirectory, plan: RunPlan, reported: list[str]) -> AbstractContextManager[RunRecord | None]:
-    return turn_of(plan, directory, ("f",), life_of=lambda _: "unknown", wait=pytest.fail, tell=reported.append)
-
-
-def test_a_run_whose_files_were_deleted_is_a_new_one(store: Store, make_plan: MakePlan) -> None:
-    directory, reported = store.run("r"), list[str]()
-    finish(directory)
-    shutil.rmtree(store.path)  # as users clear a store
-    with turn(directory, make_plan("pass"), reported) as finished:
-        assert finished is None
-    assert reported == []
-
-
-def test_a_repeated_run_that_was_killed_again_counts_as_unchanged(store: Store, make_plan: MakePlan) -> None:
-    directory, reported = store.run("r"), list[str]()
-    finish(directory, code=1)
-    with turn(directory, make_plan("pass"), reported) as finished:
-        assert finished is None
-        directory.log.write_text("XPK Start: …\n")  # the flow is killed here, so that no new record is written
-    with turn(directory, make_plan("pass"), reported) as finished:
-        assert finished is None
-    assert reported == []
-
-
-def test_an_output_from_another_machine_has_no_seal_and_is_accepted(store: Store, tmp_path: Path) -> None:
-    finish(store.run("r"))
-    moved = shutil.copytree(tmp_path / "out", tmp_path / "moved")
-    assert find_finished(open_store(moved).run("r")) is not None
-
-
-def test_an_unwritable_state_folder_has_no_seals(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("MAXVIEW_STATE", str(tmp_path / "file" / "below"))
-    finish(store.run("r"))
-    assert find_finished(store.run("r")) is not None
