@@ -27,10 +27,10 @@ import httpx
 import psutil
 
 from benchmarks.machine import describe_machine
-from tasks.ingest.example_logs import example_pairs
 from tasks.publish.site.index import HISTORY, PAGE, parse_index
 from tasks.services import up
 from tasks.services.kept_programs import Kept, end_kept, start_kept
+from tests.example.example_logs import example_pairs
 from tests.soak.chaos.place import FINAL, Place, free_port, wait_until
 
 ARMS = ("linen", "nnx")

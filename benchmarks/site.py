@@ -24,12 +24,12 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from benchmarks.machine import describe_machine
 from tasks.diff.compare_logs import archive, compare_pair
-from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_pair
 from tasks.publish.site.comparison_pages import build_site, publish_comparison
 from tasks.publish.site.index import PAGE
 from tasks.records.compared_case import ComparisonRecord
 from tasks.store.store import Store, open_store
+from tests.example.example_logs import ExamplePair, example_pairs
 
 STEP = "I0418 18:10:00.{:06d} 135278194456384 metric_logger.py:196] completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, Tokens/s/device: {:.3f}, total_weights: 65536, loss: {:.3f}\n"  # noqa: E501
 NOISE = "I0418 18:10:00.{:06d} 135278194456384 checkpointing.py:{}] waiting for {} of the arrays that the step before has written: nothing to do yet\n"  # noqa: E501

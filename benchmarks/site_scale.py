@@ -24,13 +24,13 @@ from playwright.sync_api import expect
 
 from benchmarks.machine import describe_machine
 from benchmarks.site import browse, compare_example, until_ready
-from tasks.ingest.example_logs import example_pairs
 from tasks.publish.site.comparison_pages import publish_comparison, read_runs_by_name
 from tasks.publish.site.index import PAGE, index_comparison
 from tasks.publish.site.index_page import add_results, update_index
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.run import RunRecord
 from tasks.store.store import Store, open_store
+from tests.example.example_logs import example_pairs
 
 SERVER = Path(__file__).parents[1] / "tests/standins/gcs.py"
 CASES, PAIRS, BRANCHES = 16, 2, 40  # per night; every eighth night's second pair is of another branch

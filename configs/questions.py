@@ -45,7 +45,6 @@ class Question:
     suggest: str = ""  # (comparison, plan of each arm) → words of its command; [] if it does not help
     purpose: str = ""  # what this command does, for the reader of the comparison
     served: str = ""  # pattern of the paths of its pages in a store
-    demo: str = ""  # (store's address, print a line): adds to the example site
 
 
 def import_function(place: str) -> Callable[..., Any]:

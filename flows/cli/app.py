@@ -48,7 +48,7 @@ COMMANDS = {  # name → group, where its function is, and its line in the help
     "cases": (OPERATE, f"{HERE}.cases:cases", "List the cases, targets, models and comparisons."),
     "resolve": (OPERATE, f"{HERE}.resolve:resolve_command", "Show a case's config with the origin of every value."),
     "schema": (OPERATE, f"{HERE}.schema:schema", "Print the JSON Schema of comparisons, as --json prints them."),
-    "site": (OPERATE, f"{HERE}.site:site", "Build or serve the pages, or make an example of them."),
+    "site": (OPERATE, f"{HERE}.site:site", "Build or serve the pages of a store."),
     "up": (OPERATE, f"{HERE}.services:up", "Start a Prefect server with a worker on this machine."),
     "down": (OPERATE, f"{HERE}.services:down", "Stop what `maxview up` started, and an idle server."),
 }

@@ -19,8 +19,7 @@ EXAMPLES = {  # command → arguments of two examples; they can be run as shown 
     "noise": ("fit logs/pod-a logs/pod-b logs/pod-c", "fit 'logs/a-*.log' 'logs/b-*.log' 'logs/c-*.log' --kind tpu"),
     "bless": ("linen-vs-nnx --reason 'a new default'", "main-vs-branch --case 01_base --reason 'remat is off'"),
     "site build": ("", "--out gs://bucket/maxview"),
-    "site serve": ("--port 0", "--out maxview-demo"),
-    "site demo": ("", "page.txt --out example"),
+    "site serve": ("--port 0", "--out nightly"),
 } | {name: question.examples for name, question in load_questions().items() if question.command}
 
 

@@ -13,6 +13,5 @@ QUESTION = Question(
     read_past="questions.history.prior:past_of_history",
     after_publishing="questions.history.history_table:append_comparison",
     after_night="questions.history.history_table:compact_store",
-    demo="questions.history.page:add_history_to_demo",
     served=r"history\.html",
 )

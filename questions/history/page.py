@@ -5,7 +5,7 @@ one of the two compared versions.
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -16,8 +16,7 @@ from configs.comparison import load_comparison
 from configs.names import list_names
 from configs.read import CONFIG_ROOT
 from questions.history.describe_series import show_date, show_event
-from questions.history.history_table import load_history
-from questions.history.series import Event, JudgedSeries, Line, Night, Series, find_series, judge_history
+from questions.history.series import Event, JudgedSeries, Line, Night, Series
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.table import BISECTED_TITLES, METRICS
@@ -28,7 +27,7 @@ from tasks.publish.site.index_page import link_home, write_history
 from tasks.records.plan import Commit
 from tasks.records.text import show_number
 from tasks.resolve.git import list_commits
-from tasks.store.store import Store, open_store
+from tasks.store.store import Store
 
 HERE = Path(__file__).parent  # with the page's template and script
 SIDES: tuple[Line, ...] = ("baseline", "candidate")
@@ -71,12 +70,6 @@ def write_history_page(judged: Sequence[JudgedSeries], store: Store) -> Path | N
         )
     )
     return write_history(store, html)
-
-
-def add_history_to_demo(out: str, _tell: Callable[[str], None]) -> None:
-    """Write the page of the example site's history. out: the site's address."""
-    store = open_store(out)
-    write_history_page(judge_history(find_series(load_history(store.files))), store)
 
 
 class Drawing:

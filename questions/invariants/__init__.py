@@ -12,7 +12,6 @@ QUESTION = Question(
     examples=("--case all --twin scan --twin mesh-fsdp", "--trainer maxtext --with maxtext==0.2.5"),
     flow="questions.invariants.flow:invariants",
     twins_of_night="questions.invariants.flow:evaluate_night_twins",
-    demo="questions.invariants.command:add_to_demo",
     served=r"invariants/[^/]+/[^/]+/index\.html",
     read_typed="questions.invariants.command:read_typed",
 )

@@ -1,6 +1,5 @@
 """The command `maxview invariants`: do a trainer's own twins compute one function."""
 
-from collections.abc import Callable
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -40,11 +39,6 @@ def invariants(
         console.print(line)
     console.print(f"page {page}{f' · next: {record.next}' if record.next else ''}")
     return record.exit_status
-
-
-def add_to_demo(out: str, _tell: Callable[[str], None]) -> None:
-    """Add a page of invariants to the example site. out: the site's address."""
-    invariants(options=InvariantsOptions(twins=("scan", "dtype"), cases=("01_base",), out=out))
 
 
 def read_typed(typed: list[str], options: list[str]) -> list[str]:

@@ -14,7 +14,6 @@ QUESTION = Question(
     flow="questions.preflight.flow:preflight",
     launches_jobs=True,
     refuse_cases="questions.preflight.flow:refuse_cases",
-    demo="questions.preflight.command:add_to_demo",
     suggests_when="agrees",
     suggest="questions.preflight.suggest:suggest",
     purpose="This command compiles both arms for a TPU slice, without one: would they differ there?",

@@ -1,7 +1,5 @@
 """The command `maxview preflight`, which runs the flow `preflight`."""
 
-from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -38,11 +36,3 @@ def preflight(
         raise ConfigError(missing)
     check_store(options.out)
     return run_flow("preflight", dict(options), as_json=json_, full=full)
-
-
-def add_to_demo(out: str, tell: Callable[[str], None]) -> None:
-    """Add a preflight to the example site, if the TPU compiler is installed. tell: prints a line."""
-    if find_spec("libtpu"):
-        preflight("linen-vs-nnx", options=PreflightOptions(out=out))
-    else:
-        tell("no preflight: libtpu is not installed; type `uv sync --extra tpu` for it, and make the demo anew")

@@ -16,12 +16,12 @@ from pathlib import Path
 from rich.console import Console
 
 from tasks.diff.compare_logs import archive, compare_pair
-from tasks.ingest.example_logs import NIGHTS, ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.terminal.report import print_comparison, render_details
 from tasks.records.compared_case import ComparisonRecord
 from tasks.store.store import Store
+from tests.example.example_logs import NIGHTS, ExamplePair, example_pairs
 from tests.wording.sentences import RENEWING, ROOT
 
 FOLDER = Path(__file__).parent

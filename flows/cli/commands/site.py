@@ -1,4 +1,4 @@
-"""The commands `maxview site build`, `serve` and `demo`: build, serve, or make an example of a store's pages."""
+"""The commands `maxview site build` and `serve`: build or serve a store's pages."""
 
 import os
 import socket
@@ -8,13 +8,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from configs.questions import find_functions
 from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 from flows.cli.examples import show_examples
 
-DEMO_OUT = "maxview-demo"
-
-site = App(name="site", help="The pages of a store: built out of its records, served over HTTP, or as an example.")
+site = App(name="site", help="The pages of a store: built out of its records, or served over HTTP.")
 
 
 @site.command(help_epilogue=show_examples("site build"))
@@ -63,34 +60,4 @@ def serve(
     Console(markup=False, soft_wrap=True).print(f"{store.address} at {place} until Ctrl-C")
     with suppress(KeyboardInterrupt):  # Ctrl-C is the normal end of this command
         make_server(store.path, front=front, not_found=render_not_found()).run([listener])
-    return 0
-
-
-@site.command(help_epilogue=show_examples("site demo"))
-def demo(
-    *documents: str,
-    out: Annotated[str, Parameter(name="--out", help="The folder for the example.")] = DEMO_OUT,
-) -> int:
-    """Make an example site: two tiny trainings, a preflight (with libtpu), and made-up nights with every verdict.
-
-    Parameters
-    ----------
-    documents
-        Saved MaxView pages with both logs, to add to the example.
-    """
-    from flows.cli.commands.compare import compare
-    from flows.cli.demo import make_demo
-    from tasks.publish.terminal.typed_command import as_typed
-    from tasks.resolve.options import CompareOptions
-
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-
-    def run() -> None:
-        compare("linen-vs-nnx", options=CompareOptions(out=out))
-        for add in find_functions("demo"):
-            add(out, console.print)
-
-    page = make_demo(documents, out, run)
-    console.print(f"page: {page if '://' in page else os.path.relpath(page)}")
-    console.print(f"next: {as_typed(f'maxview site serve --out {out}')}")
     return 0

@@ -271,9 +271,9 @@ def test_wrong_arguments_are_one_line_with_what_to_type(
 
 
 def test_the_help_of_a_part_of_the_site_shows_its_own_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call_command(["site", "demo", "--help"]) == 0
+    assert call_command(["site", "serve", "--help"]) == 0
     shown = capsys.readouterr().out
-    assert "maxview site demo page.txt --out example" in shown
+    assert "maxview site serve --port 0" in shown
     assert "maxview site build" not in shown
 
 

@@ -14,7 +14,6 @@ import requests
 from questions.history.page import write_history_page
 from tasks.diff.compare_logs import archive, compare_pair
 from tasks.diff.compare_nights import find_changes
-from tasks.ingest.example_logs import example_pairs
 from tasks.ingest.given_logs import read_pair
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index import (
@@ -50,6 +49,7 @@ from tasks.records.compared_case import ComparisonRecord
 from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord
 from tasks.store.atomic import StoreError
 from tasks.store.store import Store, open_store
+from tests.example.example_logs import example_pairs
 from tests.wording.sentences import Wording
 
 WRITERS, EACH = 4, 3

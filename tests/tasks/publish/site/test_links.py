@@ -14,10 +14,8 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import pytest
 
-from flows.cli.demo import make_demo
 from questions.bisect.page import publish_bisection
 from questions.bisect.records import BisectedPoint, Bisection
-from questions.history.page import add_history_to_demo
 from questions.invariants.judge_twin import answer
 from questions.invariants.page import publish_invariants
 from questions.invariants.twin_files import load_twins
@@ -29,6 +27,7 @@ from tasks.records.compared_case import ComparisonRecord
 from tasks.records.plan import Commit
 from tasks.services.site_server import make_server
 from tasks.store.store import Store, open_store
+from tests.example.site import add_history, make_demo
 
 LOG_LINE = re.compile(r"(.+)-L\d+")  # an anchor that the page's script makes in the log with this prefix
 OF_NAVIGATION = ("history", "invariants")  # anchors of the front page, which leads on to the page if there is one
@@ -130,7 +129,7 @@ def test_no_link_of_a_store_is_dead(tmp_path: Path, record_002: ComparisonRecord
         publish_comparison(record, store)
     own = {f"comparisons/{one.comparison}/{one.case}/{one.id}/index.html" for one in (record_002, record_000)}
     assert own <= check(store)  # neither a history nor invariants
-    add_history_to_demo(store.address, print)
+    add_history(store.address)
     commit = Commit(sha="a" * 40, time="2026-01-01T00:00:00+00:00", author="A", subject="s")
     bisection = Bisection(
         id="x", comparison="main-vs-branch", case="01_base", target="cpu", created="2026-01-01T00:00:00+00:00",
@@ -145,7 +144,7 @@ def test_no_link_of_a_store_is_dead(tmp_path: Path, record_002: ComparisonRecord
 @pytest.mark.long
 def test_no_link_of_the_example_site_is_dead(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "demo"))
-    make_demo((), store.address, lambda: add_history_to_demo(store.address, print))
+    make_demo((), store.address, lambda: add_history(store.address))
     invariants = add_invariants(store)
     assert {"history.html", invariants} <= check(store)
 
@@ -161,7 +160,7 @@ def test_the_navigation_of_a_comparison_leads_to_the_pages(
     page.wait_for_url("**/index.html#invariants")
     shown = "getComputedStyle(document.querySelector('#invariants'), '::after').content"
     assert "maxview invariants" in page.evaluate(shown)
-    add_history_to_demo(store.address, print)
+    add_history(store.address)
     places = {"invariants": store.path / add_invariants(store), "history": store.path / "history.html"}
     for name, place in places.items():
         page.goto(address)

@@ -9,7 +9,6 @@ import pytest
 from tasks.diff.arms import ArmRuns
 from tasks.diff.compare_runs import conclude
 from tasks.diff.next_step import PER_STEP, find_time_row
-from tasks.ingest.example_logs import example_pairs
 from tasks.publish.content.brief import make_brief
 from tasks.publish.content.row_values import show_percent
 from tasks.publish.markdown.artifacts import summary_markdown
@@ -18,6 +17,7 @@ from tasks.publish.site.index import index_comparison
 from tasks.publish.terminal.report import render_brief
 from tasks.records.compared_case import ComparisonRecord
 from tasks.services.prefect_ui import tell_outcomes
+from tests.example.example_logs import example_pairs
 from tests.wording.surfaces import compare_pair_of
 
 pytestmark = pytest.mark.long

@@ -1,16 +1,27 @@
-"""Makes the site of `maxview site demo`: ingests generated logs and any saved MaxView pages, and adds real results."""
+"""Makes the published example site: generated nights with every verdict, two tiny trainings, and questions' pages.
 
+python -m tests.example.site FOLDER [PAGE…]      PAGE: a saved MaxView page with both logs, to add
+"""
+
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from configs.names import list_names
+from flows.cli.commands.compare import compare
+from questions.history.history_table import load_history
+from questions.history.page import write_history_page
+from questions.history.series import find_series, judge_history
+from questions.invariants.command import invariants
+from questions.invariants.invariants_options import InvariantsOptions
+from questions.preflight.command import preflight
 from tasks.diff.compare_logs import LogArguments, archive, compare_pair
 from tasks.diff.compare_nights import finish_night
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.ingest_command import UNTITLED
 from tasks.diff.next_step import make_step
-from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index import PAGE
@@ -19,9 +30,11 @@ from tasks.records.compared_case import ComparisonRecord
 from tasks.records.night import CellResult, NightCell, NightPlan
 from tasks.records.plan import Commit
 from tasks.records.run import RunRecord
+from tasks.resolve.options import CompareOptions, PreflightOptions
 from tasks.scrape.window import LogFormatError
 from tasks.store.names import safe_name
 from tasks.store.store import Store, open_store
+from tests.example.example_logs import LINEN_VS_NNX, ExamplePair, example_pairs
 
 TARGET = "example"  # name of the target in the comparisons of generated logs; no such target exists
 QUESTION = "An example: these logs are made up."
@@ -57,6 +70,23 @@ def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -
         _write_night(records, QUARANTINED if night == max(nights) else {}, store)
     train()
     return store.address_of(store.path / PAGE)
+
+
+def add_history(out: str) -> None:
+    """Write the page of the site's history. out: the site's address."""
+    store = open_store(out)
+    write_history_page(judge_history(find_series(load_history(store.files))), store)
+
+
+def add_real_results(out: str) -> None:
+    """Add two tiny trainings, a preflight (with libtpu), a page of invariants, and the history."""
+    compare(LINEN_VS_NNX, options=CompareOptions(out=out))
+    if find_spec("libtpu"):
+        preflight(LINEN_VS_NNX, options=PreflightOptions(out=out))
+    else:
+        print("no preflight: libtpu is not installed")
+    invariants(options=InvariantsOptions(twins=("scan", "dtype"), cases=("01_base",), out=out))
+    add_history(out)
 
 
 def _read_document(document: Path) -> tuple[LoggedArms, bool]:
@@ -149,3 +179,8 @@ def _write_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, 
     night = finish_night(plan, results, store).replace(ended=records[-1].created)
     store.files.write(f"nightly/{day}/record.json", night.model_dump_json(indent=1).encode())
     publish_night(store, night)
+
+
+if __name__ == "__main__":
+    folder, *pages = sys.argv[1:]
+    print(make_demo(pages, folder, lambda: add_real_results(folder)))
