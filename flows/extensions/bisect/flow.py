@@ -26,7 +26,7 @@ from flows.extensions.bisect.steps import (
     time_beside_good_step,
 )
 from tasks.diff.assemble_case import complete_case
-from tasks.diff.compare_case import CaseRuns, read_past_noise
+from tasks.diff.examine_case import CaseRuns, read_past_noise
 from tasks.diff.noise import Past
 from tasks.extensions.bisect.bisected_metric import DIED, PROGRAM, TIME, BisectedMetric, choose_metric, read_metric
 from tasks.extensions.bisect.corners import blame_packages, measure_corners

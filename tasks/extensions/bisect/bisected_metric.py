@@ -2,7 +2,7 @@
 
 from configs.errors import ConfigError, suggest
 from configs.frozen import Frozen
-from tasks.diff.compare_runs import SHARE_A_VERDICT
+from tasks.diff.conclude import SHARE_A_VERDICT
 from tasks.diff.repeat_rule import undecided_rows
 from tasks.extensions.bisect.terms import MAX_RUNS_OF_POINT, Finish, SearchLimits, Train
 from tasks.metrics.program_metrics import MEMORY

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tasks.experiments.compare_by_experiments import run_of
+from tasks.diff.examine_steps import run_of
 from tasks.experiments.recordings import record_arm
 from tasks.experiments.same_function import compare_functions
 from tasks.extensions.bisect.posterior import ObservedRun

@@ -5,8 +5,8 @@ from math import inf
 from pathlib import Path
 
 from configs.errors import ConfigError
+from tasks.diff.examine_steps import run_of
 from tasks.diff.program_time_rows import STATED, decide_program, tolerance_of_program
-from tasks.experiments.compare_by_experiments import run_of
 from tasks.experiments.interleave import LIMIT_S, interleave, limits_of
 from tasks.experiments.recordings import record_arm
 from tasks.extensions.bisect.posterior import ObservedRun

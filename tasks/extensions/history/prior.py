@@ -11,7 +11,7 @@ from math import hypot, log
 
 import polars as pl
 
-from tasks.diff.compare_case import CaseRuns
+from tasks.diff.examine_case import CaseRuns
 from tasks.diff.noise import MIN_PAIRS, Past
 from tasks.extensions.history.history_table import load_history
 from tasks.extensions.history.record_rows import folder_name

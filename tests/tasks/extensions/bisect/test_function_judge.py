@@ -3,7 +3,7 @@
 import pytest
 
 from configs.verdict_rules import load_verdict_rules
-from tasks.diff.compare_case import CaseRuns
+from tasks.diff.examine_case import CaseRuns
 from tasks.extensions.bisect.bisected_metric import read_metric
 from tasks.extensions.bisect.function_judge import KEY, FunctionJudge
 from tasks.extensions.bisect.search import next_action

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.compare_runs import conclude
+from tasks.diff.conclude import conclude
 from tasks.diff.next_step import PER_STEP, find_time_row
 from tasks.ingest.example_logs import example_pairs
 from tasks.publish.content.brief import make_brief

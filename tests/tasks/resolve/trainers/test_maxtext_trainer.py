@@ -14,8 +14,9 @@ from configs.comparison import Arm
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.diff.arms import ArmRuns
-from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.diff.examine_case import CaseRuns, examine
 from tasks.diff.floors import floors_of
+from tasks.diff.judge_case import judge
 from tasks.diff.suggested_commands import options_of_arms
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.twin_files import load_twins
@@ -325,7 +326,7 @@ def test_runs_become_records_and_a_comparison(
         log = Path(record.log).read_text()
         assert f"started in {plan.directory}" in log  # not where packages of ours would be found
     runs = CaseRuns(comparison="maxtext-linen-vs-nnx", case="01_base", target="cpu", runs=records)
-    result = compare_case(runs)
+    result = judge(examine(runs))
     floors = {floor.name: (floor.holds, floor.evidence) for floor in result.floors}
     assert floors["same program"][0] is None
     wording("reasons", floors["same program"][1])
