@@ -111,8 +111,8 @@ def judge_trials(name: str, runs: int, trials: int, by: float) -> Iterator[str]:
                 path = Path(folder) / f"{arm}{number}.txt"
                 path.write_text(write_log(seconds, lost[1], START + timedelta(minutes=5 * number)))
                 sides[arm].append(read_log(path, arm))
-            runs, rules = (*sides["a"], *sides["b"]), RULES.replace(arms=("a", "b"))
-            case = CaseRuns(comparison="places", case="01", target="cpu", runs=runs, rules=rules)
+            both, rules = (*sides["a"], *sides["b"]), RULES.replace(arms=("a", "b"))
+            case = CaseRuns(comparison="places", case="01", target="cpu", runs=tuple(both), rules=rules)
             record = judge(examine(case))
             yield next(row.verdict for row in record.rows if row.metric == "step_time_s")
 

@@ -57,7 +57,7 @@ def find_findings(
         find_starts_apart(arms),
     )
     return [
-        Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence)
+        Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence, claim=item.claim)
         for item in observed
         if (effect := effects[item.kind]) != "ignore"
     ]

@@ -1,98 +1,115 @@
-"""Findings, rows and floors of two arms (compared versions) → the overall verdict and the headline."""
+"""Findings, rows and floors of two arms (compared versions) → the overall verdict as fields."""
 
 from collections.abc import Sequence
 
 from tasks.diff.arms import Arms
 from tasks.diff.decide import ONE_RUN
+from tasks.diff.examination import Decided, Examination
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import PER_STEP, find_time_row
 from tasks.metrics.result_metrics import CHANGE
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records.compared_case import Finding, Floor, MetricDiff, Verdict
+from tasks.records.compared_case import Conclusion, Death, DecidingRow, FailedCheck, Finding, Floor, MetricDiff, Verdict
 from tasks.records.plan import CodeVersion
 from tasks.records.text import MEGA, show_number
 
-WORDS: tuple[tuple[Verdict, str], ...] = (
-    ("regressed", "{} regressed"),
-    ("changed", "{} changed"),
-    ("unknown", "not enough evidence for {}"),
-    ("improved", "{} improved, nothing regressed"),
-)
+WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved")  # verdicts that differ from *same*
 # rows that a headline names before times and memory
 COMPUTED = frozenset(metric.name for metric in METRICS if metric.result)
 # rows that share the verdict of another row; a headline names only that other row
 SHARE_A_VERDICT = frozenset(metric.name for metric in METRICS if metric.verdict_of)
 
 
-def conclude(
+def conclude(examined: Examination, decided: Decided) -> Conclusion:
+    """Return the overall verdict of an examination with its decided rows, and what qualifies it.
+
+    A death decides, else a blocking finding, else the worst row, else the proof.
+    """
+    subject, shown = examined.subject, examined.shown
+    code = [subject.code[arm.name] for arm in examined.arms if arm.name in subject.code]
+    found = decide_overall(examined.arms, examined.findings, decided.rows, examined.floors, decided.host)
+    note = _compare_code(code) if len(code) == len(examined.arms) else {}
+    return found.replace(not_tried=shown.not_tried, **note)
+
+
+def decide_overall(
     arms: Arms,
     findings: Sequence[Finding],
     rows: Sequence[MetricDiff],
     floors: Sequence[Floor],
     host: str = "",
-) -> tuple[Verdict, str]:
-    """Return the overall verdict and the headline. A death decides, else a blocking finding, else the worst row.
+) -> Conclusion:
+    """Return the overall verdict. Rows that are not judged or whose change is allowed do not count.
 
-    Rows that are not judged or whose change is allowed do not count.
-
-    `host`: the explanation of a time difference between arms that run the same program; empty without one.
+    host: explains a time difference between arms that run the same program; empty without one.
     """
     baseline, candidate = arms
-    between = f"{candidate.label} against {baseline.label}"
-    died = [finding.message for finding in findings if finding.kind == "died"]
+    labels = baseline.label, candidate.label
+    died = tuple(Death(message=one.message, claim=one.claim) for one in findings if one.kind == "died")
     if died:
-        return ("regressed" if candidate.dead and not baseline.dead else "unknown"), "; ".join(died)
+        verdict: Verdict = "regressed" if candidate.dead and not baseline.dead else "unknown"
+        return Conclusion(verdict=verdict, arms=labels, died=died)
     blocking = [finding.message for finding in findings if finding.effect == "blocks"]
     if blocking:
-        return "unknown", f"not comparable: {blocking[0]}"
-    qualifying = [finding.message for finding in findings if finding.effect == "qualifies"]
-    more = f", and {len(qualifying) - 1} more" if len(qualifying) > 1 else ""
-    qualified = f" (but {qualifying[0]}{more})" if qualifying else ""
+        return Conclusion(verdict="unknown", arms=labels, blocked=blocking[0])
+    qualified = tuple(finding.message for finding in findings if finding.effect == "qualifies")
     judged = [row for row in rows if row.verdict != NOT_JUDGED and not row.allowed]
-    for verdict, words in WORDS:
-        if not any(row.verdict == verdict for row in judged):
-            continue
-        uncovered = next((row for row in judged if row.metric == CHANGE.name and row.verdict == "unknown"), None)
-        if verdict == "unknown" and uncovered is not None:
-            return verdict, f"{between}: {uncovered.reason}{qualified}"
-        together = ("regressed", "changed") if verdict == "regressed" else (verdict,)
-        named = [row for row in judged if row.verdict in together]
-        time = find_time_row(named, verdict)  # one number tells how long a step takes
-        named = [row for row in named if row is time or row.metric not in PER_STEP]
-        alone = [row for row in named if row.metric not in SHARE_A_VERDICT] or named
-        by = f" (by {ONE_RUN})" if any(row.evidence == ONE_RUN for row in alone) and verdict != "unknown" else ""
-        why = f": {host}" if host and any(row.metric == STEP_TIME.name for row in alone) else ""
-        said = _worst_kind_first(alone) if verdict == "regressed" else words.format(_listed(list(map(_title, alone))))
-        return verdict, f"{between}: {said}{by}{why}{qualified}"
+    worst = next((word for word in WORST_FIRST if any(row.verdict == word for row in judged)), None)
+    if worst is None:
+        return _prove_same(floors).replace(arms=labels, qualified=qualified)
+    uncovered = next((row for row in judged if row.metric == CHANGE.name and row.verdict == "unknown"), None)
+    if worst == "unknown" and uncovered is not None:
+        return Conclusion(verdict=worst, arms=labels, uncovered=uncovered.reason, qualified=qualified)
+    deciding = _find_deciding(judged, worst)
+    return Conclusion(
+        verdict=worst,
+        arms=labels,
+        rows=tuple(
+            DecidingRow(metric=row.metric, shown=_show(row), verdict=row.verdict, is_result=row.metric in COMPUTED)
+            for row in deciding
+        ),
+        by_one_run=worst != "unknown" and any(row.evidence == ONE_RUN for row in deciding),
+        host=host if any(row.metric == STEP_TIME.name for row in deciding) else "",
+        qualified=qualified,
+    )
+
+
+def _find_deciding(judged: Sequence[MetricDiff], worst: Verdict) -> list[MetricDiff]:
+    """Return the rows that the headline names: one number tells how long a step takes."""
+    together = ("regressed", "changed") if worst == "regressed" else (worst,)
+    named = [row for row in judged if row.verdict in together]
+    time = find_time_row(named, worst)
+    named = [row for row in named if row is time or row.metric not in PER_STEP]
+    return [row for row in named if row.metric not in SHARE_A_VERDICT] or named
+
+
+def _prove_same(floors: Sequence[Floor]) -> Conclusion:
+    """Return the verdict *same* with its proof by floors, and the first floor that does not hold."""
     function = next((floor for floor in floors if floor.name == "same function" and floor.holds), None)
-    if function is not None:
-        return "same", f"{between}: same up to rounding: {function.evidence}{qualified}"
-    held = [floor.name for floor in floors if floor.holds]
     failed = next((floor for floor in floors if floor.holds is False), None)
-    proof = f" ({_listed(held)})" if held else ""
-    if failed is not None:
-        but = f'but the check "{failed.name}" failed: {failed.evidence}'
-        return "same", f"{between}: every judged row is the same{proof}, {but}{qualified}"
-    return "same", f"{between}: no difference{f': {_listed(held)}' if held else ''}{qualified}"
+    return Conclusion(
+        verdict="same",
+        function=function.evidence if function is not None else "",
+        held=tuple(floor.name for floor in floors if floor.holds),
+        failed=FailedCheck(name=failed.name, evidence=failed.evidence) if failed is not None else None,
+    )
 
 
-def _worst_kind_first(rows: Sequence[MetricDiff]) -> str:
-    """Return the rows with their verdicts in words, results before costs.
-
-    Example: `Loss, step by step changed; Step time, steady +5.1 % regressed`.
-    """
-    parts = []
-    for computed in (True, False):
-        for word in ("regressed", "changed"):
-            titles = [_title(row) for row in rows if (row.metric in COMPUTED) == computed and row.verdict == word]
-            parts += [f"{_listed(titles)} {word}"] if titles else []
-    return "; ".join(parts)
+def _compare_code(code: Sequence[CodeVersion]) -> dict[str, object]:
+    """Return the note if two versions do not differ for the trainer, with their names; empty if they differ."""
+    left, right = code
+    versions = (left.name, right.name)
+    if left.sha == right.sha:
+        return {"note": "one commit", "versions": versions} if left.name != right.name else {}
+    if right.different == ():
+        return {"note": "no file", "versions": versions}
+    return {"note": "no file that is read", "versions": versions} if right.read == 0 else {}
 
 
-def _title(row: MetricDiff) -> str:
+def _show(row: MetricDiff) -> str:
     """Return the row's title with its effect or values: `Step time, steady +5.1 %`, `JAX 0.9.2 → 0.8.1`."""
-    effect = row.effect_text.partition(" (")[0] if row.verdict in ("regressed", "improved") else ""
+    effect = row.effect_short if row.verdict in ("regressed", "improved") else ""
     values = dict.fromkeys((row.baseline_text, row.candidate_text))
     if row.baseline is not None and row.candidate is not None and min(row.baseline, row.candidate) >= MEGA:
         rounded = dict.fromkeys(map(show_number, (row.baseline, row.candidate)))
@@ -100,21 +117,3 @@ def _title(row: MetricDiff) -> str:
     if row.verdict == "changed" and all(values) and len(values) == 2:
         effect = " → ".join(values)
     return f"{row.title} {effect}".rstrip()
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def add_code_note(headline: str, code: Sequence[CodeVersion]) -> str:
-    """Return the headline, with a note if two versions do not differ for the trainer."""
-    if len(code) < 2:
-        return headline
-    left, right = code
-    if left.sha == right.sha:
-        return f"{headline} ({left.name} and {right.name} are one commit)" if left.name != right.name else headline
-    if right.different == ():
-        return f"{headline} (no file differs between the two)"
-    if right.read == 0:
-        return f"{headline} (no file that the trainer reads differs between the two)"
-    return headline

@@ -2,9 +2,10 @@
 
 from datetime import UTC, datetime
 
-from tasks.diff.conclude import add_code_note, conclude
+from tasks.diff.conclude import conclude
 from tasks.diff.examination import Decided, Examination
 from tasks.diff.host_rows import judge_by_host
+from tasks.diff.phrases.headlines import tell_headline
 from tasks.diff.regrade import regrade
 from tasks.diff.run_rows import decide_runs
 from tasks.diff.step_rows import decide_steps
@@ -18,8 +19,7 @@ def judge(examined: Examination, evidence: Measurements = NOTHING) -> Comparison
     subject, shown = examined.subject, examined.shown
     found = regrade(examined, evidence)
     decided = _decide(found, evidence)
-    verdict, headline = conclude(found.arms, found.findings, decided.rows, found.floors, decided.host)
-    headline = add_code_note(headline, [subject.code[arm.name] for arm in found.arms if arm.name in subject.code])
+    conclusion = conclude(found, decided)
     return ComparisonRecord(
         id=subject.id,
         comparison=subject.comparison,
@@ -27,8 +27,9 @@ def judge(examined: Examination, evidence: Measurements = NOTHING) -> Comparison
         target=subject.target,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         question=subject.rules.question,
-        verdict=verdict,
-        headline=f"{headline}; {shown.not_tried}" if shown.not_tried else headline,
+        verdict=conclusion.verdict,
+        headline=tell_headline(conclusion),
+        conclusion=conclusion,
         findings=found.findings,
         rows=decided.rows,
         absent=decided.absent,

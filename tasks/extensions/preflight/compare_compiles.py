@@ -136,10 +136,12 @@ def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules
         error, stated = arm.reading.error, one.program.error
         why = f"{stated.type}: {stated.message.strip().partition(chr(10))[0]}" if stated else "it does not say why"
         source = Source(line=error.line, offset=error.offset) if error else None
+        claim = f"{arm.label} does not compile for {one.program.topology}"
         yield Finding(
             kind="died",
             effect="blocks" if (effect := rules.effects["died"]) == "ignore" else effect,
-            message=f"{arm.label} does not compile for {one.program.topology}: {why}",
+            message=f"{claim}: {why}",
+            claim=claim,
             evidence=(Evidence(arm=arm.name, value=why, source=source),),
         )
 
@@ -236,7 +238,8 @@ def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
     tolerance = rules.tolerances[metric.tolerance]
     decision = decide_exact(left, right, better=metric.better, tolerance=tolerance, precision=metric.precision)
     if left and left != right:
-        return decision.replace(effect_text=show_percentage(left, right))
+        share = show_percentage(left, right)
+        return decision.replace(effect_text=share, effect_short=share)
     return decision
 
 
