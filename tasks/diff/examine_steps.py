@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from configs.frozen import Frozen
-from configs.trainers import trainer_class
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
@@ -18,6 +17,7 @@ from tasks.records.log_reading import Coverage, Environment, RunReading
 from tasks.records.observation import Observation
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
+from tasks.resolve.trainers import trainer_class
 
 # what no experiment tries, and the questions of --only, with the words for each if it was not asked
 LATER = "later batches"

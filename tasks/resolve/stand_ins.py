@@ -6,9 +6,9 @@ from pathlib import Path
 
 from configs.comparison import load_target
 from configs.frozen import Frozen
-from configs.trainers import trainer_class
 from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, hash_identity, resolve
+from tasks.resolve.trainers import trainer_class
 
 ONE_DEVICE, EIGHT_DEVICES = "cpu", "cpu-8"
 

@@ -3,19 +3,20 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from flows.compare import run_until_decided
 from tasks.diff.examine_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook
 from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Event, Replanned
 
+pytestmark = pytest.mark.flows
+
 
 def test_runs_are_added_until_the_verdict_is_known() -> None:
     all_plans: list[Any] = [
-        RunRecord.model_construct(case=case, repeat=repeat, arm=arm)
-        for case in "ab"
-        for repeat in range(8)
-        for arm in "xy"
+        SimpleNamespace(case=case, repeat=repeat, arm=arm) for case in "ab" for repeat in range(8) for arm in "xy"
     ]
     looks: list[tuple[int | None, int]] = []
     ran: list[tuple[str, int, str]] = []

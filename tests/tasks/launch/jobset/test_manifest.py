@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
+from configs.backends.jobset import JobSet
 from configs.comparison import load_target
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from configs.topologies import TOPOLOGIES
 from tasks.launch.jobset.manifest import make_manifest, write_manifest
-from tasks.launch.jobset.settings import JobSet
 from tasks.records.plan import RunPlan
 from tasks.store.directories import RunDirectory
 from tests.wording.sentences import Wording
@@ -41,7 +41,9 @@ COMMON = {"cluster": "c", "project": "p", "zone": "us-east5-b", "image": "gcr.io
 
 def plan_of(argv: tuple[str, ...] = ("python", "train.py"), **changes: Any) -> RunPlan:
     fields: Object = {"run_name": "r", "case": "c", "arm": "a", "repeat": 0, "identity": "i", "directory": "/o"}
-    fields |= {"environment": {}, "config": {"steps": 3}, "origins": {}, "argv": argv}
+    fields |= {"environment": {}, "config": {"steps": 3}, "origins": {}, "argv": argv, "comparison": "m", "target": "t"}
+    fields |= {"trainer": "maxview", "backend": "jobset", "commit": None, "dirty": False, "versions": {}}
+    fields |= {"time_limit_s": 60}
     return RunPlan.model_construct(**(fields | changes))
 
 
