@@ -22,8 +22,9 @@ from benchmarks.verdict_power import Cell as Shape
 from configs.frozen import Frozen
 from configs.verdict_rules import DeviceKind
 from tasks.diff.arms import ArmRuns, Arms
+from tasks.diff.circumstances import Circumstances
 from tasks.diff.noise import Past
-from tasks.diff.time_rows import Circumstances, decide_levels
+from tasks.diff.time_rows import decide_levels
 from tasks.metrics.merged_steps import PRINTED_UNIT_S, refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME

@@ -41,7 +41,7 @@ from flows.compare_steps import (
 )
 from flows.publish_steps import comment_step, publish_case, summarise_step
 from tasks.diff.assemble_case import CaseSteps, assemble_case
-from tasks.diff.decide_noisy import chance_of
+from tasks.diff.circumstances import chance_of
 from tasks.diff.examination import Examination
 from tasks.diff.examine_case import CaseRuns
 from tasks.diff.gate import GateRule, judge_gate, read_gate

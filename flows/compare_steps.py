@@ -32,6 +32,7 @@ from tasks.diff.examine_steps import RecordedSteps, examine_steps, starts_differ
 from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.judge_case import judge
 from tasks.diff.judge_stored import judge_stored
+from tasks.diff.one_executable import decide_one_executable
 from tasks.diff.page_id import page_id
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next_of_experiments
@@ -239,7 +240,7 @@ def converge_step(
 
 def examine_runs(runs: CaseRuns, store: Store) -> Examination:
     """Examine a case's two arms, with the store's history of equal runs on the target."""
-    return examine(runs, read_past_noise(runs, store))
+    return decide_one_executable(examine(runs, read_past_noise(runs, store)))
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)

@@ -19,7 +19,7 @@ from questions.bisect.terms import (
     SearchLimits,
     Train,
 )
-from tasks.diff.decide_noisy import CHANCE
+from tasks.diff.circumstances import CHANCE
 from tasks.diff.noise import Noise
 from tasks.records.bisection import Mark
 from tasks.records.compared_case import Decision

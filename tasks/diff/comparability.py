@@ -9,8 +9,8 @@ from itertools import chain
 from configs.findings import Effects, FindingKind
 from tasks.diff.arms import Arms
 from tasks.diff.contradictions import find_contradictions, find_same_log
+from tasks.diff.evaluations import find_lacking_evaluations
 from tasks.diff.parity import MetricParity
-from tasks.diff.parity_rows import find_lacking_evaluations
 from tasks.diff.run_events import find_deaths, find_reading_gaps, find_recompiles, find_starts_apart
 from tasks.diff.same_code import find_commits, find_other_code, find_other_trainers, find_shared_start
 from tasks.diff.settings_without_effect import find_missing_effects, find_variation

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from tasks.diff.arms import Arms
-from tasks.diff.decide import ONE_RUN
 from tasks.diff.examination import Decided, Examination
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import PER_STEP, find_time_row
+from tasks.diff.phrases.amounts import ONE_RUN
 from tasks.metrics.result_metrics import CHANGE
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME

@@ -9,8 +9,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tasks.diff.arms import ArmRuns, Arms
-from tasks.diff.decide_curves import is_rounding
 from tasks.diff.observed import Observations, contrast, notice
+from tasks.diff.offsets import is_rounding
 from tasks.diff.parity import MetricParity, is_compared
 from tasks.metrics.merged_steps import have_equal_times, is_exact, last_of_each_step, place_of_row
 from tasks.metrics.printed import printed_units

@@ -10,16 +10,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tasks.diff.arms import Arms
-from tasks.diff.metric_rows import make_row
-from tasks.metrics.result_metrics import CHANGE
 from tasks.records.change import ChangeCoverage, ChangedCode, ChangedStatement, ListedLine, RanLines, UnseenLines
-from tasks.records.compared_case import ComparisonRecord, Decision, Floor, MetricDiff
+from tasks.records.compared_case import ComparisonRecord, Floor
 from tasks.records.function import FunctionComparison
 from tasks.records.observation import LoopRecord, Observation
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
-from tasks.records.run_facts import Measured
 from tasks.records.text import counted
 from tasks.resolve.changed_code import changed_between, find_readers
 
@@ -185,16 +181,6 @@ def is_uncovered(record: ComparisonRecord) -> bool:
 def suggest_case(coverage: ChangeCoverage | None) -> str:
     """Return a case that ran the changed lines that did not run here; empty if none is known."""
     return next((one.case for one in coverage.unseen if one.case), "") if coverage is not None else ""
-
-
-def change_row(arms: Arms, coverage: ChangeCoverage | None) -> MetricDiff | None:
-    """Return the row that tells what of the change was covered; None without a change of code and without gaps."""
-    if coverage is None or not (coverage.lines or coverage.gaps or coverage.doubts):
-        return None
-    cells = Measured(text=coverage.sentence or "–")
-    reason = "; ".join(filter(None, (*coverage.gaps, coverage.sentence, *coverage.doubts)))
-    decision = Decision(verdict="unknown" if coverage.gaps else "same", reason=reason)
-    return make_row(CHANGE, (cells, cells), arms, decision)
 
 
 def cover_loop(observations: Both[Observation]) -> list[str]:

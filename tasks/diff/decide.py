@@ -6,12 +6,10 @@
 from math import isclose, isfinite, isnan, log10
 
 from configs.verdict_rules import Tolerance
+from tasks.diff.offsets import ROUNDING
 from tasks.records.compared_case import Better, Decision, Verdict
 
 MIN_REPEATS = 3  # fewest runs of an arm from which its noise can be estimated
-ONE_RUN = "one run of each"  # text of the weakest evidence for a verdict
-ONE_PROGRAM = "one program"  # text of the evidence that a time difference is noise: both arms run one program
-ROUNDING = 1e-9  # relative slack: in binary, the difference of two decimal numbers is not exact
 
 
 def decide_exact(
@@ -72,11 +70,3 @@ def show_percentage(baseline: float, candidate: float) -> str:
     """Return the difference in percent of the baseline, as text. baseline: not 0."""
     share = 100 * (candidate - baseline) / abs(baseline)
     return f"{share:+.{1 if abs(share) >= 1 else 3}f} %"
-
-
-def show_duration(seconds: float) -> str:
-    """Return a duration as text, in a suitable unit: `90 s`, `2.5 minutes`, `15 minutes`, `2.0 hours`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = f"{seconds / 60:.0f}" if seconds >= 600 else f"{seconds / 60:.1f}".removesuffix(".0")
-    return f"{minutes} minutes" if seconds < 120 * 60 else f"{seconds / 3600:.1f} hours"

@@ -4,7 +4,7 @@ An arm is one side of a comparison of runs. The curves of a metric, a `MetricPar
 """
 
 from collections.abc import Sequence
-from math import comb, inf
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 
 from configs.frozen import Frozen
 from configs.verdict_rules import Tolerance, VerdictRules
-from tasks.diff.decide import MIN_REPEATS, ROUNDING, show_threshold, threshold_of
-from tasks.diff.decide_noisy import CHANCE, NO_USE, ask_for_more, show_chance, show_runs
+from tasks.diff.circumstances import CHANCE
+from tasks.diff.decide import MIN_REPEATS, show_threshold, threshold_of
+from tasks.diff.decide_noisy import NO_USE, ask_for_more, show_chance, show_runs
 from tasks.diff.distributions import student_below, student_quantile
 from tasks.diff.effect import CONFIDENCE
+from tasks.diff.offsets import (
+    ROUNDING,
+    is_offset,
+    is_one_digit,
+)
 from tasks.diff.parity import LOSS_LIKE, MIN_STEPS, MetricParity
 from tasks.metrics.printed import Values
 from tasks.records.compared_case import Decision, Verdict
@@ -24,12 +30,6 @@ from tasks.records.text import counted
 ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
 OTHER_DRAWS = "other first weights or other data"  # in words: other random draws
 MAX_BLOCKS = 4  # blocks of steps whose means are compared; they share the chance of a false difference
-AT_ONCE = 5e-5  # relative to the value: a larger first difference of precise values is not a rounding difference
-SAME_GAP = 1e-6  # relative to the largest value: gaps that differ by less count as equal
-MOVED = 0.25  # largest change of an offset after its first step, relative to its first gap; random gaps change more
-MIN_OFFSET_STEPS = 2  # fewest steps that show an offset
-OFFSET_CHANCE = 0.001  # false alarm rate for random flips of the last digit; for random walks, up to ten times as high
-DIGIT_STEPS = 10  # fewest steps of an offset of one printed unit; with fewer, up to 5 % of random walks look like one
 
 
 class Block(Frozen):
@@ -144,7 +144,7 @@ def _decide_curve(
         return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
     # if True, equal runs are known to have equal values, unless `curves.varies`
     known = context.proved or min(parity.runs) > 1
-    small = _is_one_digit(curves)
+    small = is_one_digit(curves)
     if not curves.varies and (is_offset(curves.sides, exact=curves.exact, unit=curves.unit) or (known and not small)):
         return say(word, f"{where}; {ends}")
     furthest = max(blocks, key=lambda block: abs(block.difference))
@@ -166,16 +166,6 @@ def _decide_curve(
         told = f"{where}: {show_runs(parity.runs)} cannot distinguish this from run-to-run noise"
     wanted = None if context.instead == NO_USE else MIN_REPEATS
     return say("unknown", f"{told}; {asked}", runs_wanted=wanted, claim=told if len(seen) == 1 else seen[0])
-
-
-def is_rounding(curves: MetricParity) -> bool:
-    """Return whether the arms differ at some steps, but only by the rounding of printed values, without an offset."""
-    differs = curves.parity.first is not None and not curves.varies
-    return differs and _is_one_digit(curves) and not is_offset(curves.sides, exact=curves.exact, unit=curves.unit)
-
-
-def _is_one_digit(curves: MetricParity) -> bool:
-    return bool(curves.unit) and (curves.parity.largest_gap or 0.0) <= curves.unit * (1 + ROUNDING * 1e3)
 
 
 def _judge_non_finite(curves: MetricParity) -> tuple[Verdict, str] | None:
@@ -270,30 +260,3 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
         place = {"first": int(steps[index[0]]), "last": int(steps[index[-1]])}
         blocks.append(Block(**place, baseline=float(means[0].mean()), difference=difference, **spread))
     return tuple(blocks)
-
-
-def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float = 0.0) -> bool:
-    """Return whether the curves differ, from one step on, by an offset that neither rounding nor chance explains.
-
-    Only the first run of each arm is examined. Nondeterminism starts small and grows. In full precision (`exact`), a
-    large first difference after equal steps is an offset. In printed values, single last digits flip before all steps
-    differ. So an offset must be present at every step from the first difference on, in one direction, and about as
-    large as at first. n random flips lie at exactly the last n steps, in one direction, with probability 2^(1 - n) ÷
-    C(steps, n). Curves that differ from the first step on may have other random weights or data, unless the gap is the
-    same at every step. unit: of the last printed digit, or 0.
-    """
-    gaps = sides[1][0] - sides[0][0]
-    differs = np.flatnonzero(gaps)
-    if not differs.size:
-        return False
-    first, later = int(differs[0]), gaps[differs[0] :]
-    if exact and first > 0:
-        return bool(abs(later[0]) >= AT_ONCE * abs(sides[0][0][first]))
-    if first and later.size < DIGIT_STEPS and abs(later[0]) <= unit * (1 + SAME_GAP):
-        return False
-    largest = float(np.max(np.abs(sides[0][0])))
-    if later.size < MIN_OFFSET_STEPS or not (np.all(later > 0) or np.all(later < 0)):
-        return False
-    if float(np.max(np.abs(later - later[0]))) > (MOVED if first else 0.0) * abs(later[0]) + SAME_GAP * largest:
-        return False
-    return bool(2.0 ** (1 - later.size) / comb(gaps.size, later.size) <= OFFSET_CHANCE)

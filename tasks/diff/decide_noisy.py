@@ -8,13 +8,14 @@ from math import expm1, hypot, inf, log1p, sqrt
 
 from configs.frozen import Frozen
 from configs.verdict_rules import Tolerance
-from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshold, threshold_of
+from tasks.diff.circumstances import CHANCE
+from tasks.diff.decide import show_threshold, threshold_of
 from tasks.diff.effect import MAX_RUNS, Effect, Sample, are_mixed, measure_effect, runs_wanted
 from tasks.diff.noise import MIN_PAIRS
+from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN, show_duration
 from tasks.records.compared_case import Decision, Verdict
 from tasks.records.text import counted, show_estimate, show_interval
 
-CHANCE = 0.01  # probability that a comparison of equal arms finds a difference in any of its cases and decisions
 MAX_SHOWN = 50.0  # logarithm of the largest ratio shown; prevents an overflow
 WIDEST_SHOWN = 10.0  # an interval wider than this (1000 %) is shown as "anything"
 RAREST = 1000  # largest N in "1 time in N": rarer events depend on the tail of the assumed distribution
@@ -45,16 +46,6 @@ class Remedy(Frozen):
 
     cost: Cost | None = None  # None if unknown
     instead: str = ""  # the alternative if only logs were given, whose runs cannot be repeated; else empty
-
-
-def chance_of(*, cases: int = 1, look: int | None = None) -> float:
-    """Return the part of CHANCE for one decision: the probability that it finds a difference between equal arms.
-
-    CHANCE is divided by the number of cases (Bonferroni). With --until-decided a case is decided several times, each
-    time with more runs. The k-th decision (`look` = k) gets the share 1 / (k (k + 1)); all shares add up to at most 1.
-    """
-    spent = 1.0 if look is None else 1.0 / (look * (look + 1))
-    return CHANCE * spent / cases
 
 
 def decide_noisy(

@@ -8,8 +8,8 @@ from typing import Literal
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import Arms
+from tasks.diff.circumstances import Circumstances
 from tasks.diff.parity import MetricParity
-from tasks.diff.time_rows import Circumstances
 from tasks.records.change import ChangeCoverage
 from tasks.records.compared_case import ArmSummary, Curve, Finding, FirstDivergence, Floor, MetricDiff, Parity
 from tasks.records.compared_checkpoints import CheckpointDifference

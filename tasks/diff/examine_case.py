@@ -9,18 +9,15 @@ from configs.extensions import find_functions
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.arms import ArmRuns, Arms, curves_of, know_waits, numbered, summarise, times_of
+from tasks.diff.circumstances import Circumstances, chance_of
 from tasks.diff.comparability import find_findings
-from tasks.diff.data_rows import find_data
-from tasks.diff.decide_noisy import chance_of
+from tasks.diff.data_differences import find_data
+from tasks.diff.evaluations import compare_evaluations
 from tasks.diff.examination import Examination, ExaminedRuns, Needed, Shown, Subject
 from tasks.diff.floors import excuse_of, floors_of, run_one_executable
 from tasks.diff.noise import Past
 from tasks.diff.page_id import comparison_id
 from tasks.diff.parity import compare_metric, number_alike, shared_metrics
-from tasks.diff.parity_rows import compare_evaluations
-from tasks.diff.run_rows import decide_runs
-from tasks.diff.time_rows import Circumstances
-from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records.change import ChangeCoverage
 from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.explanation import ProgramExplanation
@@ -48,7 +45,7 @@ class CaseRuns(Frozen):
 
 
 def examine(case: CaseRuns, past: Mapping[str, Past] | None = None) -> Examination:
-    """Return what the runs of a case's two arms show.
+    """Return what the runs of a case's two arms show; whether host loops are needed, `decide_one_executable` adds.
 
     past: name of a noisy metric's series -> differences of equal runs in the target's history.
     """
@@ -100,8 +97,6 @@ def examine(case: CaseRuns, past: Mapping[str, Past] | None = None) -> Examinati
     )  # fmt: skip
     if examined.shown.baseline.has_died or examined.shown.candidate.has_died:
         return examined
-    if examined.proved:
-        examined = examined.replace(decided=decide_runs(examined))
     return examined.replace(needed=frozenset(_list_needed(examined)))
 
 
@@ -113,10 +108,6 @@ def _list_needed(examined: Examination) -> Iterator[Needed]:
     """
     if not examined.proved:
         yield "time"
-    if examined.decided is not None:
-        left = {row.metric for row in examined.decided.rows if row.verdict == "unknown"}
-        if left and left <= {STEP_TIME.name, CPU_TIME.name}:
-            yield "host"
     other_data = _may_have_other_data(examined.arms)
     if examined.subject.aa or (examined.proved and not other_data):
         return

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from tasks.diff.conclude import conclude
 from tasks.diff.examination import Decided, Examination
 from tasks.diff.host_rows import judge_by_host
+from tasks.diff.one_executable import TIMES
 from tasks.diff.phrases.headlines import tell_headline
 from tasks.diff.regrade import regrade
 from tasks.diff.run_rows import decide_runs
 from tasks.diff.step_rows import decide_steps
-from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.measurement import NOTHING, Measurements
 
@@ -56,5 +56,4 @@ def _decide(examined: Examination, evidence: Measurements) -> Decided:
     host = evidence.host
     if not examined.proved or host is None:
         return decided
-    times = (STEP_TIME.name, CPU_TIME.name)
-    return decided.replace(rows=tuple(judge_by_host(row, host) if row.metric in times else row for row in decided.rows))
+    return decided.replace(rows=tuple(judge_by_host(row, host) if row.metric in TIMES else row for row in decided.rows))

@@ -6,8 +6,8 @@ An arm is one of the two compared versions.
 from collections.abc import Sequence
 from math import inf
 
-from tasks.diff.decide import show_duration
 from tasks.diff.metric_rows import NOT_JUDGED
+from tasks.diff.phrases.amounts import show_duration
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHANGE
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.metric_rows import Cells, make_row, missing_decision
-from tasks.diff.observed import Observations, notice
-from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_table, shared_metrics
+from tasks.diff.parity import LOSS_LIKE, MetricParity, eval_table
 from tasks.metrics.merged_steps import place_of_row
 from tasks.metrics.result_metrics import EVALUATION, LOSS, VALUES
 from tasks.records.compared_case import Decision, MetricDiff
 from tasks.records.run_facts import Measured
 from tasks.records.text import counted
-
-SHOWN = 5  # limit of steps that a message names
 
 
 def loss_row(arms: Arms, curves: MetricParity, decision: Decision) -> MetricDiff:
@@ -76,12 +73,6 @@ def _steps_cell(arm: ArmRuns) -> Measured:
     return Measured(text=f"{counted(max(counts), 'step')}{runs}" if any(counts) else "")
 
 
-def compare_evaluations(arms: Arms) -> list[MetricParity]:
-    """Return the step-by-step comparison of each deterministic value of the evaluations, losses first."""
-    names = shared_metrics(arms, "evals")
-    return [compare_metric(arms, name, "evals") for name in sorted(names, key=lambda name: LOSS_LIKE not in name)]
-
-
 def evaluation_row(arms: Arms, parities: Sequence[MetricParity], decision: Decision | None) -> MetricDiff | None:
     """Return the row of the evaluations; None if neither arm has any.
 
@@ -110,18 +101,3 @@ def _last_cell(arm: ArmRuns) -> Measured:
         return Measured(text="" if table.is_empty() else counted(table.height, "evaluation"))
     last = table[losses[0]].drop_nulls()[-1]
     return Measured(value=float(last), text=f"{last:g}", source=place_of_row(table, -1))
-
-
-def find_lacking_evaluations(arms: Arms) -> Observations:
-    """Yield a finding per arm without dead runs that lacks evaluations at steps at which the other arm has them."""
-    steps = [{row["step"] for run in arm.runs for row in run.reading.evals} for arm in arms]
-    for here in (0, 1):
-        (arm, other), (mine, theirs) = (arms[here], arms[1 - here]), (steps[here], steps[1 - here])
-        lacking = sorted(step for step in theirs - mine if step is not None)
-        if not lacking or arm.dead:
-            continue
-        named = ", ".join(map(str, lacking[:SHOWN])) + (", …" if len(lacking) > SHOWN else "")
-        message = f"{arm.label} has no evaluation of step {named}; {other.label} has"
-        place = place_of_row(eval_table(other.first))
-        yield notice("missing-field", message, (arm, f"{counted(len(mine), 'evaluation')}", None),
-                     (other, f"{counted(len(theirs), 'evaluation')}", place))  # fmt: skip

@@ -3,8 +3,9 @@
 from configs.findings import Effects
 from configs.verdict_rules import Tolerance, VerdictRules
 from tasks.diff.arms import Arms
-from tasks.diff.decide import decide_exact, show_duration, show_threshold
+from tasks.diff.decide import decide_exact, show_threshold
 from tasks.diff.metric_rows import NOT_JUDGED, make_row
+from tasks.diff.phrases.amounts import show_duration
 from tasks.metrics.program_metrics import GIB, MEMORY
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records.compared_case import Decision, Finding, MetricDiff, Verdict

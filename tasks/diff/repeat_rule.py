@@ -7,7 +7,8 @@ from math import inf
 
 from configs.comparison import ENOUGH_REPEATS
 from configs.frozen import Frozen
-from tasks.diff.decide import MIN_REPEATS, show_duration
+from tasks.diff.decide import MIN_REPEATS
+from tasks.diff.phrases.amounts import show_duration
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.text import counted
 

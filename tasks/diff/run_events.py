@@ -8,15 +8,12 @@ from itertools import zip_longest
 import polars as pl
 
 from tasks.diff.arms import ArmRuns, Arms, numbered
-from tasks.diff.decide import show_duration
-from tasks.diff.metric_rows import make_row
 from tasks.diff.observed import Observations, Observed, contrast, notice, places_of
+from tasks.diff.phrases.amounts import show_duration
 from tasks.metrics.merged_steps import place_of_row
-from tasks.metrics.result_metrics import END
-from tasks.records.compared_case import Decision, MetricDiff
 from tasks.records.log_reading import RunReading, StepCompile
 from tasks.records.run import RunRecord
-from tasks.records.run_facts import Measured, seconds_between
+from tasks.records.run_facts import seconds_between
 from tasks.records.shared_fields import Source
 from tasks.records.text import counted
 
@@ -50,32 +47,6 @@ def _cause(number: int, reading: RunReading) -> tuple[str, Source | None]:
     if error is None:
         return f"EXIT_CODE={reading.exit_code}", None
     return error.summary, Source(line=error.line, offset=error.offset, run=number)
-
-
-def death_row(arms: Arms, survived: str = "") -> MetricDiff:
-    """Return the row with the end of both arms, for a death: *regressed* if only the candidate died, else *unknown*.
-
-    survived: of an arm that did not die, in words; empty: its steps and final loss.
-    """
-    cells = (_end_cell(arms[0], survived), _end_cell(arms[1], survived))
-    verdict = "regressed" if arms[1].dead and not arms[0].dead else "unknown"
-    dead = " and ".join(arm.label for arm in arms if arm.dead)
-    return make_row(END, cells, arms, Decision(verdict=verdict, reason=f"{dead} died before the end"))
-
-
-def _end_cell(arm: ArmRuns, survived: str) -> Measured:
-    run = arm.dead
-    steps = arm.first.reading.steps
-    if run is None and survived:
-        return Measured(text=survived)
-    if run is None:
-        loss = "" if steps.is_empty() else f", final loss {steps['loss'][-1]}"
-        return Measured(text=f"{counted(steps.height, 'step')}{loss}")
-    error = run.reading.error
-    # The error's message is left out: it is text of the log, and Prefect's classic UI interprets cells as markup.
-    cause = "died" if error is None else f"died: {error.words or error.type}"
-    place = None if error is None else Source(line=error.line, offset=error.offset)
-    return Measured(text=cause, source=place)
 
 
 def find_reading_gaps(arms: Arms) -> Observations:

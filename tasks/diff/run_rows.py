@@ -4,8 +4,12 @@ from typing import NamedTuple
 
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import Arms
-from tasks.diff.cover_change import add_function, change_row, doubt_programs
-from tasks.diff.data_rows import DataDifference, data_row, decide_by_data, find_data
+from tasks.diff.change_row import change_row
+from tasks.diff.circumstances import Circumstances
+from tasks.diff.cover_change import add_function, doubt_programs
+from tasks.diff.data_differences import DataDifference, find_data
+from tasks.diff.data_rows import data_row, decide_by_data
+from tasks.diff.death_row import death_row
 from tasks.diff.decide_by_function import decide_loss, excuse_rounding, rounding_row
 from tasks.diff.decide_curves import CurveContext, decide_value, decide_values
 from tasks.diff.decide_noisy import NO_USE
@@ -17,11 +21,10 @@ from tasks.diff.parity_rows import evaluation_row, loss_row, values_row
 from tasks.diff.program_time_rows import NO_PROGRAM, judge_beyond_program, leave_to_runs, program_time_row
 from tasks.diff.regrade import OF_WORK
 from tasks.diff.rounding_band import rounding_band
-from tasks.diff.run_events import death_row
 from tasks.diff.same_code import draws_differ
 from tasks.diff.state_rows import checkpoint_row, final_state_row
 from tasks.diff.step_modes import describe_modes
-from tasks.diff.time_rows import Circumstances, cpu_time_row, name_host, say_per_token, step_time_row
+from tasks.diff.time_rows import cpu_time_row, name_host, say_per_token, step_time_row
 from tasks.metrics.merged_steps import cpu_seconds
 from tasks.metrics.result_metrics import (
     CHANGE,

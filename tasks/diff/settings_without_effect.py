@@ -12,8 +12,8 @@ from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.observed import Observations, contrast, notice, places_of
 from tasks.diff.parity import MIN_STEPS, NOISY_NAMES, POSITION_COLUMNS, MetricParity
 from tasks.diff.setting_differences import config_of
-from tasks.diff.state_rows import find_untrained
 from tasks.diff.undeclared_differences import trainers_differ
+from tasks.diff.untrained import find_untrained
 from tasks.metrics.merged_steps import is_exact, place_of_row
 from tasks.records.shared_fields import Source
 

@@ -1,21 +1,17 @@
 """Compares the states that training left: judges the checkpoints and the final arrays; finds untrained arrays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.metric_rows import make_row, missing_decision, not_judged
-from tasks.diff.observed import Observations, notice
-from tasks.diff.parity import MIN_STEPS, MetricParity
+from tasks.diff.parity import MetricParity
+from tasks.diff.untrained import Digests, digests_of
 from tasks.metrics.result_metrics import CHECKPOINTS, FINAL_STATE
 from tasks.records.compared_case import Decision, Floor, MetricDiff, Verdict
 from tasks.records.compared_checkpoints import CheckpointDifference
-from tasks.records.run import RunRecord
 from tasks.records.run_facts import Measured
 from tasks.records.text import counted
 from tasks.verify.saves import Saved, read_saved
-
-SHOWN = 3  # limit of arrays that a message names
-type Digests = Mapping[str, str]  # path of an array in the state → digest of its bytes
 
 
 def checkpoint_row(
@@ -117,7 +113,7 @@ def final_state_row(arms: Arms, loss: MetricParity) -> MetricDiff | None:
 
     Different arrays are judged only if all losses are equal bit for bit and the baseline's runs end in equal states.
     """
-    states = [[_digests(run, "state") for run in arm.runs] for arm in arms]
+    states = [[digests_of(run, "state") for run in arm.runs] for arm in arms]
     if not all(state for side in states for state in side):
         return None
     cells = [Measured(text=counted(len(side[0]), "array")) for side in states]
@@ -142,50 +138,3 @@ def _judge_arrays(states: list[list[Digests]], loss: MetricParity) -> Decision:
                 f"only one arm has {counted(len(alone), 'array')}, first {min(alone)}; the common arrays are equal"
             )
     return Decision(verdict="same", reason="every array is equal bit for bit", threshold_text="exact")
-
-
-def find_untrained(arms: Arms) -> Observations:
-    """Yield findings for parameter arrays that are equal before and after training, in one arm or in both.
-
-    By the trainer's digests, else by the bits of the run's first and last verified checkpoint.
-    """
-    frozen = _find_most_frozen(arms[0]), _find_most_frozen(arms[1])
-    for here in (0, 1):
-        arm, other, mine, theirs = arms[here], arms[1 - here], frozen[here], frozen[1 - here]
-        if mine is None:
-            continue
-        number, paths = mine
-        alone = [path for path in paths if theirs is not None and path not in theirs[1]]
-        if alone:
-            message = f"{arm.name_run(number)} did not change {_name_some(alone)} in training, and {other.label} did"
-            yield notice("frozen-in-one-arm", message, (arm, f"{counted(len(alone), 'array')} never changed", None))
-        if shared := [path for path in paths if path not in alone]:
-            message = f"{arm.name_run(number)} did not change {_name_some(shared)}: not trained"
-            yield notice("frozen-array", message, (arm, counted(len(shared), "array"), None))
-
-
-def _name_some(paths: list[str]) -> str:
-    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
-    return f"{', '.join(paths[:SHOWN])}{more}"
-
-
-def _find_most_frozen(arm: ArmRuns) -> tuple[int, list[str]] | None:
-    """Return the number of the run with the most unchanged arrays, and their paths; None if no run can be judged."""
-    known = [(number, _frozen_of(run)) for number, run in enumerate(arm.runs)]
-    told = [(number, paths) for number, paths in known if paths is not None]
-    return max(told, key=lambda pair: len(pair[1]), default=None)
-
-
-def _frozen_of(run: RunRecord) -> list[str] | None:
-    start, end = _digests(run, "initial_state"), _digests(run, "state")
-    if run.reading.steps.height < MIN_STEPS:
-        return None
-    if not start or not end:
-        return None if run.frozen is None else list(run.frozen)
-    # in digests of the complete state, the paths of parameters have the prefix params/
-    return [path for path, digest in start.items() if digest == end.get(path, end.get(f"params/{path}"))]
-
-
-def _digests(run: RunRecord, name: str) -> Digests:
-    state = run.program.get(name)
-    return dict(state["arrays"]) if isinstance(state, dict) and isinstance(state.get("arrays"), dict) else {}

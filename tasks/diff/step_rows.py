@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 
 from tasks.diff.arms import Arms
-from tasks.diff.cover_change import change_row
-from tasks.diff.data_rows import data_row, find_data, tell_data
-from tasks.diff.decide import ONE_PROGRAM
+from tasks.diff.change_row import change_row
+from tasks.diff.data_differences import find_data
+from tasks.diff.data_rows import data_row, tell_data
+from tasks.diff.death_row import death_row
 from tasks.diff.decide_by_function import rounding_row
 from tasks.diff.examination import Decided, Examination, ExaminedSteps
 from tasks.diff.floors import has_same_program
 from tasks.diff.metric_rows import make_row, not_judged
+from tasks.diff.phrases.amounts import ONE_PROGRAM
 from tasks.diff.program_time_rows import program_time_row, turned_memory_row
-from tasks.diff.run_events import death_row
 from tasks.metrics.metric import Metric
 from tasks.metrics.result_metrics import DATA, FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME

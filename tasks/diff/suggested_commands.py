@@ -13,9 +13,10 @@ from configs.load import COMMAND_LINE
 from configs.names import list_names, typed_names
 from configs.trainers import find_kind
 from tasks.diff.cover_change import is_uncovered, suggest_case
-from tasks.diff.decide import MIN_REPEATS, ONE_RUN
+from tasks.diff.decide import MIN_REPEATS
 from tasks.diff.ingest_command import name_logs, options_of
 from tasks.diff.next_step import make_step
+from tasks.diff.phrases.amounts import ONE_RUN
 from tasks.diff.program_time_rows import longer_limit
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records.compared_case import ComparisonRecord

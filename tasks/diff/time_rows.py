@@ -7,11 +7,11 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from configs.frozen import Frozen
 from configs.verdict_rules import DeviceKind, VerdictRules, device_kind_of
 from tasks.diff.arms import ArmRuns, Arms, know_waits
+from tasks.diff.circumstances import Circumstances
 from tasks.diff.decide import MIN_REPEATS
-from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy, show_runs
+from tasks.diff.decide_noisy import Cost, Remedy, decide_noisy, show_runs
 from tasks.diff.effect import Sample
 from tasks.diff.metric_rows import make_row, missing_decision
 from tasks.diff.noise import Past, estimate_noise_between, learn_noise
@@ -50,19 +50,6 @@ NAMED_SHARE = 0.25  # least share of the difference for which a part is named
 
 
 type SideLevels = tuple[list[StepLevels], list[StepLevels]]  # the levels of the baseline's and the candidate's runs
-
-
-class Circumstances(Frozen):
-    """The inputs of a decision about noise besides the runs and the rules: see `decide_noisy`."""
-
-    past: Mapping[str, Past] = {}  # keys: `Metric.quick` (level of steady steps), `Metric.name` (of typical ones)
-    chance: float = CHANCE  # see `chance_of`
-    excuse: str = ""  # what makes both arms equal in program and host loop; empty if they may differ
-    instead: str = ""  # the alternative to more runs, if only logs were given; else empty
-
-    def shared_by(self, metrics: int) -> "Circumstances":
-        """Return a copy whose chance is divided by the number of metrics: Bonferroni, as over the cases."""
-        return self.replace(chance=self.chance / metrics)
 
 
 def step_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances) -> tuple[MetricDiff, Decision]:

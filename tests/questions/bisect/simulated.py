@@ -7,7 +7,8 @@ import numpy as np
 
 from configs.verdict_rules import Tolerance
 from questions.bisect.posterior import ObservedRun
-from tasks.diff.decide_noisy import chance_of, decide_noisy
+from tasks.diff.circumstances import chance_of
+from tasks.diff.decide_noisy import decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
 from tasks.records.compared_case import Decision

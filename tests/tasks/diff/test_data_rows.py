@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.data_rows import DataDifference, decide_by_data, find_data
+from tasks.diff.data_differences import DataDifference, find_data
+from tasks.diff.data_rows import decide_by_data
 from tasks.records.compared_case import ComparisonRecord, Decision, MetricDiff
 from tasks.records.data import DataComparison
 from tasks.records.run import RunRecord

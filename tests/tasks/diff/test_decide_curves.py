@@ -11,7 +11,8 @@ import pytest
 from configs.comparison import load_comparison
 from configs.verdict_rules import VerdictRules, load_effects, load_tolerances, make_rules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.decide_curves import CurveContext, compare_blocks, decide_value, is_offset
+from tasks.diff.decide_curves import CurveContext, compare_blocks, decide_value
+from tasks.diff.offsets import is_offset
 from tasks.diff.parity import compare_metric
 from tasks.diff.same_code import draws_differ
 from tasks.records.compared_case import ComparisonRecord, Decision, MetricDiff

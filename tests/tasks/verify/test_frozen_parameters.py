@@ -9,7 +9,7 @@ import pytest
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.assemble_case import with_frozen
-from tasks.diff.state_rows import find_untrained
+from tasks.diff.untrained import find_untrained
 from tasks.records.run import RunRecord
 from tasks.store.store import open_store
 from tasks.verify.compare_checkpoints import find_frozen
