@@ -7,7 +7,7 @@ import re
 from math import inf
 from typing import Literal, NamedTuple
 
-from tasks.diff.metric_rows import ABSENT, DIED, NOT_JUDGED, show_difference
+from tasks.diff.judge.metric_rows import ABSENT, DIED, NOT_JUDGED, show_difference
 from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.memory_metrics import MEMORY_METRICS

@@ -9,10 +9,10 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.verdict_rules import Group, Tolerance, load_verdict_rules
-from tasks.diff.circumstances import CHANCE, chance_of
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.judge_case import judge
-from tasks.diff.one_executable import decide_one_executable
+from tasks.diff.examine.circumstances import CHANCE, chance_of
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.judge.judge_case import judge
+from tasks.diff.judge.one_executable import decide_one_executable
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.plan import CodeVersion, RunPlan
 from tasks.records.run import RunRecord

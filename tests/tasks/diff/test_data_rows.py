@@ -6,9 +6,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.diff.arms import ArmRuns
-from tasks.diff.data_differences import DataDifference, find_data
-from tasks.diff.data_rows import decide_by_data
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.data_differences import DataDifference, find_data
+from tasks.diff.judge.data_rows import decide_by_data
 from tasks.records.compared_case import ComparisonRecord, Decision, MetricDiff
 from tasks.records.data import DataComparison
 from tasks.records.run import RunRecord
