@@ -6,7 +6,8 @@ A regime is a kind of machine with its noise. The verdict's rule was not tuned f
 clock states, a GPU that throttles from a random step on, clocks that flip inside a run, arms on two TPU slices or two
 days, logs without tokens per second (which give the seconds more digits), step times with log-normal noise. Every trial
 draws new runs of both arms, rounds their times as a log prints them, and takes the verdict of
-`tasks.diff.judge.time_rows`. Histories of 8 and 20 pairs are drawn from the same regime. A change slows every step of the candidate.
+`tasks.diff.judge.time_rows`. Histories of 8 and 20 pairs are drawn from the same regime. A change slows every step of
+the candidate.
 """
 
 import argparse
