@@ -18,6 +18,7 @@ from configs.extensions import load_extensions
 from flows.cli.examples import EXAMPLES, show_examples
 from flows.cli.interrupts import INTERRUPTED, say_interrupted
 
+SAVING_STEPS = 20  # calls of a typed command's step in which it must save, by default
 MAX_LINE = 2_000  # characters of a line of an error; longer ones are shortened
 MAX_ARGUMENT_LENGTH = 4_096  # characters; Linux limits a path to as many bytes
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
@@ -163,7 +164,7 @@ def check_command(words: Sequence[str]) -> None:
 
 def read_typed(words: list[str]) -> list[str]:
     """Return the words with the name of a comparison, or of a twin's file, in place of a command typed after `--`."""
-    if words[:1] not in (["compare"], ["invariants"]) or "--" not in words:
+    if words[:1] not in (["compare"], ["invariants"], ["restores"]) or "--" not in words:
         return words
     at = words.index("--")
     options, typed = words[1:at], words[at + 1 :]
@@ -180,6 +181,9 @@ def read_typed(words: list[str]) -> list[str]:
     if steps is not None and (not steps.isdecimal() or not int(steps)):
         raise ValueError(f"--steps must be the number of steps of each run, got {steps!r:.40}")
     baseline = next((after for before, after in pairwise(options) if before == "--baseline"), "")
+    if words[0] == "restores":
+        limit = int(steps) if steps else SAVING_STEPS
+        return ["restores", write_typed(typed, limit, baseline=baseline), "--steps", str(limit), *options]
     return ["compare", write_typed(typed, int(steps) if steps else None, baseline=baseline), *options]
 
 

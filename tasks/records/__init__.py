@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         StoredHandle,
     )
     from tasks.records.program_times import ProgramTimes, TimeRatio
+    from tasks.records.restored import ArrayPart, NotedArray, NotedState, Restored, RestoredArray, merge_notes
     from tasks.records.run import Baseline, Blessing, RunRecord, StartReport
     from tasks.records.run_end import DEATH_WORDS, DeathKind, LogError, RunFate, decide_fate
     from tasks.records.run_facts import (

@@ -1,0 +1,13 @@
+"""The extension `restores`: does each version of a trainer restore what each version has saved, array by array.
+
+In: a comparison, or a typed command. Out: `RestoreMatrix`, its lines, and the row *Restored* of a comparison.
+Read first: restore_matrix.py.
+"""
+
+from configs.extensions import Extension
+
+EXTENSION = Extension(
+    command="flows.extensions.restores.command:restores",
+    summary="Check that what was restored is what was saved, array by array.",
+    examples=("linen-vs-nnx", "linen-vs-nnx --vary scan_layers=true,false", "-- python train.py"),
+)
