@@ -29,6 +29,7 @@ from tasks.diff.program_time_rows import (
     leave_to_runs,
     program_time_row,
 )
+from tasks.diff.restored_row import restored_row
 from tasks.diff.rounding_band import rounding_band
 from tasks.diff.run_events import death_row
 from tasks.diff.same_code import draws_differ
@@ -46,6 +47,7 @@ from tasks.metrics.result_metrics import (
     FIRST_CALL,
     FUNCTION,
     LOSS,
+    RESTORED,
     ROUNDING,
     VALUES,
 )
@@ -177,6 +179,7 @@ def diff(
         ROUNDING.name: rounding_row(arms, function),
         FINAL_STATE.name: final_state_row(arms, parity),
         CHECKPOINTS.name: checkpoint_row(arms, checkpoints, floors, loss=parity),
+        RESTORED.name: restored_row(arms),
         **memory_rows(arms, rules.tolerances),
     }
     decisions = {STEP_TIME.name: step_time, LOSS.name: loss}

@@ -75,22 +75,30 @@ def _is_held(array: NotedArray, arrays: Mapping[str, NotedArray]) -> bool:
     return array.name in arrays and _is_equal(arrays[array.name], array)
 
 
-def find_saved(states: Sequence[NotedState], restored: NotedState) -> NotedState | None:
-    """Return the state, of those of the run that saved, that a resumed run has most arrays of; None without states.
+def find_saved(states: Sequence[NotedState], restored: NotedState) -> NotedState:
+    """Return the state, of those of the run that saved, that a resumed run has most arrays of; of equal ones the last.
 
-    Of equally good ones the latest. The first state, which no update has changed, is not chosen unless all is equal.
+    Arrays as in the first state are no vote for it: it is before every save, and they were not restored. If all are,
+    the last state is returned.
     """
-    if not states:
-        return None
-    arrays = {one.name: one for one in restored.arrays} | {(one.role, one.meaning): one for one in restored.arrays}
+    first, *later = states
+    arrays: dict[Any, NotedArray] = {(one.role, one.meaning): one for one in restored.arrays}
+    arrays |= {one.name: one for one in restored.arrays}
     fed = {one.name for state in states for one in state.arrays if one.fed}
+    found = {one.name: arrays.get(one.name) or arrays.get((one.role, one.meaning)) for one in first.arrays}
+    begins = _by_name(first)
+    votes = {
+        name: array
+        for name, array in found.items()
+        if array is not None and (name in fed or not fed) and not _is_equal(begins[name], array)
+    }
+    if not later or not votes:
+        return states[-1]
 
     def distance(state: NotedState) -> tuple[float, int]:
-        found = [(one, arrays.get(one.name) or arrays.get((one.role, one.meaning))) for one in state.arrays]
-        pairs = [(one, array) for one, array in found if array is not None and (one.name in fed or not fed)]
-        return sum(_distance(a, b) for a, b in pairs) / max(len(pairs), 1), -state.call
+        return sum(_distance(one, votes[one.name]) for one in state.arrays if one.name in votes), -state.call
 
-    return min(states, key=distance)
+    return min(later, key=distance)
 
 
 def _distance(source: NotedArray, array: NotedArray) -> float:
