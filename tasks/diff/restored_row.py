@@ -3,7 +3,9 @@
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.metric_rows import make_row
 from tasks.metrics.result_metrics import RESTORED
-from tasks.records import Decision, Measured, MetricDiff, Restored
+from tasks.records.compared_case import Decision, MetricDiff
+from tasks.records.restored import Restored
+from tasks.records.run_facts import Measured
 
 
 def restored_row(arms: Arms) -> MetricDiff | None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from configs.trainers import trainer_class
 from tasks.experiments.observe_arm import make_run_folder
 from tasks.ingest.log_causes import with_cause, with_frame
 from tasks.ingest.run_record import read_run_log
@@ -14,10 +13,11 @@ from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import run_to_end
 from tasks.launch.local.program_copy import copy_program
 from tasks.observe.recorder import prepare_recorder
-from tasks.records import NotedState, Restored, RunPlan, merge_notes
 from tasks.records.observation import LOG
-from tasks.records.plan import WORK
+from tasks.records.plan import WORK, RunPlan
+from tasks.records.restored import NotedState, Restored, merge_notes
 from tasks.records.text import counted
+from tasks.resolve.trainers import trainer_class
 from tasks.verify.compare_restored import compare_restored, find_saved
 from tasks.verify.layout import TMP_MARK
 

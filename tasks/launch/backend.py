@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from configs.backends import find_part
 from configs.frozen import Frozen
-from tasks.records import DeathKind, JobCause, RunHandle, RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import JobCause, RunHandle, RunPlan
+from tasks.records.run_end import DeathKind
+from tasks.store.directories import RunDirectory
 
 # The log line about a job that was ended from outside: by the platform, a user or a time limit. The run's record is
 # made from the log, so the cause must be there.
@@ -103,14 +103,3 @@ class LaunchedRun:
     def checkpoints(self) -> Path | None:
         """The folder of the run's checkpoints; None if the run saves none in Orbax's format."""
         return self.directory.checkpoints_of(self.plan)
-
-
-def launcher_of(backend: str) -> Launcher:
-    """Return the launcher of the backend of this name. Raises ValueError for an unknown name."""
-    launcher: Launcher = find_part(backend, "launcher")
-    return launcher
-
-
-def backend_of(name: str) -> Backend[Any]:
-    """Return the backend of this name. Raises LaunchError if its libraries are not installed."""
-    return launcher_of(name).load()

@@ -28,6 +28,7 @@ from configs.load import (
 from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import TrainConfig
+from tasks.resolve.trainers import trainer_class
 from tasks.resolve.trainers.trainer import Trainer
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later layers override earlier ones
@@ -88,7 +89,7 @@ def resolve_config(
     assert merged is not None  # else `raise_any` has raised
     config, values = merged
     side = next(side for side in comparison.arms if side.name == arm)
-    found = comparison.trainer_of(side).find_problems(config, target, devices_of(target))
+    found = trainer_class(comparison.trainer_of(side)).find_problems(config, target, devices_of(target))
     problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()
     return ResolvedConfig(config=config, values=values)
@@ -127,7 +128,7 @@ def _apply_own(
     """Return the layer of an arm's checkout: of keys that exist here, with the base's values of keys that it lacks."""
     shared = {key: value for key, value in ours.items() if key in theirs or value.layer == "base"}
     changed = {
-        key: value.model_copy(update={"origin": value.origin.replace(str(folder), f"{ref}:configs", 1)})
+        key: value.replace(origin=value.origin.replace(str(folder), f"{ref}:configs", 1))
         for key, value in theirs.items()
         if key in KEYS and (key not in ours or ours[key].value != value.value)
     }
@@ -192,4 +193,4 @@ def fit_config(
     known = trainer.known_keys(resolved.values, arm, problems, root)
     if known is None:
         return resolved
-    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
+    return resolved.replace(values={k: v for k, v in resolved.values.items() if k in known})

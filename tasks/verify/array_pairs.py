@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from maxview_probe.observe.meaning import Place, meaning_of_array, number_equal
-from tasks.records import ArrayRole
+from tasks.records.compared_checkpoints import ArrayRole
 from tasks.verify.array_index import ArraySpec
 
 _LAYER = re.compile(r"(?P<stack>.*[A-Za-z])_(?P<number>\d+)")

@@ -11,7 +11,7 @@ import numpy as np
 
 from maxview_probe.observe.array_notes import type_of
 from maxview_probe.observe.meaning import meaning_of_array
-from tasks.records import NotedState
+from tasks.records.restored import NotedState
 from tasks.verify.compare_checkpoints import open_trees
 from tasks.verify.compare_restored import note_values
 from tasks.verify.layout import CheckpointError, find_steps, name_steps

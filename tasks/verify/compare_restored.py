@@ -9,7 +9,7 @@ import numpy as np
 from maxview_probe.observe.array_notes import note_array, type_of
 from maxview_probe.observe.digests import digest_bits, view_bits
 from maxview_probe.observe.meaning import Place, number_equal
-from tasks.records import NotedArray, NotedState, Restored, RestoredArray
+from tasks.records.restored import NotedArray, NotedState, Restored, RestoredArray
 from tasks.verify.array_pairs import pair_places
 
 DATA = "data"

@@ -16,7 +16,7 @@ from prefect.states import Completed, Failed
 
 from configs.comparison import load_comparison
 from configs.names import BLESSED
-from configs.trainers import trainer_class
+from configs.trainers import find_kind
 from flows.compare import compare_cases
 from flows.extensions.bisect.flow import bisect
 from flows.extensions.invariants.flow import invariants
@@ -31,7 +31,7 @@ from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
 from tasks.publish.site.index import PAGE
-from tasks.records import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
+from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
 from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
 from tasks.resolve.plans import Request
 from tasks.services.events import EVENTS, Bisected, Compared, Event
@@ -40,7 +40,7 @@ from tasks.services.flow_runs import job_flow
 from tasks.services.outage import is_outage, outlast
 from tasks.services.prefect_ui import CHANGED, VERDICT_STATES, log_result, name_comparison, with_parameters_of
 from tasks.services.running_jobs import Jobs, in_lanes
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 
 # state of the flow `invariants` → the outcome of its twins
 TWIN_OUTCOMES: Mapping[str, Literal["same", "another", "unknown"]] = {
@@ -120,7 +120,7 @@ def evaluate_night_twins(plan: NightPlan, store: Store) -> Iterator[NightTwins]:
     for cell in plan.cells:
         trainer = load_comparison(cell.comparison).trainer
         ref, repository = cell.arms.branch or "", cell.arms.repository or ""
-        if trainer_class(trainer).takes_command or (trainer, ref, repository) in seen:
+        if find_kind(trainer).takes_command or (trainer, ref, repository) in seen:
             continue
         seen.add((trainer, ref, repository))
         own = (one for one in plan.cells if one.comparison == cell.comparison and not one.quarantine)

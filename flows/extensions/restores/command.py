@@ -28,7 +28,7 @@ def restores(
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     """
     from tasks.extensions.restores.restore_matrix import check_restores, describe_matrix
-    from tasks.store import open_store
+    from tasks.store.store import open_store
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     store = open_store(options.out)

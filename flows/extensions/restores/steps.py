@@ -8,7 +8,7 @@ from prefect.logging import get_run_logger
 
 from tasks.extensions.restores.restore_of_run import check_restore
 from tasks.launch.backend import LaunchedRun
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 
 
 @task(

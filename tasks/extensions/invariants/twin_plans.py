@@ -15,17 +15,17 @@ from configs.installed import trainer_commit
 from configs.load import KEYS, ConfigValue, layer_from_overrides, merge_layers
 from configs.names import default_cache, find, list_names
 from configs.read import CONFIG_ROOT, display_path
-from configs.trainers import trainer_class
+from configs.trainers import find_kind
 from tasks.experiments.recordings import Both
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.twin_files import FOLDER, SEVERAL_DEVICES, SIDES, Twin, count_devices
-from tasks.records import ArmOverrides, RunPlan
-from tasks.records.plan import WORK, RunFiles
+from tasks.records.plan import WORK, ArmOverrides, RunFiles, RunPlan
 from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.commands import make_command
 from tasks.resolve.plans import Request, hash_identity, name_run_folder, plan_run
-from tasks.resolve.trainers.custom_trainer import digest_program
+from tasks.resolve.trainers import trainer_class
+from tasks.resolve.trainers.command_trainer import digest_program
 from tasks.resolve.trainers.maxtext import show_value
 from tasks.resolve.trainers.trainer import SOURCE, Trainer
 
@@ -47,7 +47,7 @@ class TwinPair(Frozen):
 
 def choose_cases(request: InvariantsOptions) -> tuple[str, ...]:
     """Return the cases of a request; by default 01_base. Raises ConfigError for an unknown one."""
-    if trainer_class(request.trainer).takes_command:
+    if find_kind(request.trainer).takes_command:
         return ("command",)
     names = request.cases or ("01_base",)
     for name in names:
@@ -59,7 +59,7 @@ def choose_cases(request: InvariantsOptions) -> tuple[str, ...]:
 def plan_twins(request: InvariantsOptions, twins: Sequence[Twin], out: Path) -> tuple[list[TwinPair], Trainer | None]:
     """Return a pair for each case and twin, and the trainer. Raises ConfigError, CheckoutError, SoftwareError."""
     cases = choose_cases(request)
-    if trainer_class(request.trainer).takes_command:
+    if find_kind(request.trainer).takes_command:
         own = [twin for twin in twins if twin.command]
         if not own:
             raise ConfigError(["--trainer command: name a file with its two command lines: --twin mine.yml"])
@@ -176,7 +176,7 @@ def _without_unknown(resolved: ResolvedConfig, trainer: Trainer, own: dict[str, 
         return resolved
     if missing := [key for key in own if key not in known]:
         raise ConfigError([f"the trainer at {trainer.ref} has no key '{missing[0]}'"])
-    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
+    return resolved.replace(values={k: v for k, v in resolved.values.items() if k in known})
 
 
 def _with_words(plan: RunPlan, more: dict[str, Any]) -> RunPlan:
@@ -186,7 +186,7 @@ def _with_words(plan: RunPlan, more: dict[str, Any]) -> RunPlan:
     kept = [word for word in plan.argv if word.partition("=")[0] not in more]
     words = [f"{key}={show_value(value)}" for key, value in more.items()]
     identity = hash_identity({"plan": plan.identity, "words": words})
-    return plan.model_copy(update={"argv": (*kept, *words), "identity": identity, "config": plan.config | more})
+    return plan.replace(argv=(*kept, *words), identity=identity, config=plan.config | more)
 
 
 def _name_program(twin: Twin) -> str:

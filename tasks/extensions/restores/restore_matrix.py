@@ -7,12 +7,13 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.frozen import Frozen
-from configs.trainers import trainer_class
 from tasks.experiments.witness_states import WitnessedRun, compare_again, witness_restoring, witness_saving
 from tasks.extensions.restores.restores_options import RestoresOptions
-from tasks.records import ArmOverrides, Restored, RunPlan
+from tasks.records.plan import ArmOverrides, RunPlan
+from tasks.records.restored import Restored
 from tasks.records.text import counted
 from tasks.resolve.plans import Request, resolve
+from tasks.resolve.trainers import trainer_class
 
 FOLDER = "restores"  # in the store
 AT_ONCE = 2  # runs at the same time

@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from configs.trainers import trainer_class
 from maxview_probe.observe.observation_files import CALLS
 from tasks.experiments.observe_arm import end_after
 from tasks.experiments.witness_states import TEXTS, compare_again, witness_restoring, witness_saving
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import read_exit_code
 from tasks.observe.recorder import SETTINGS
-from tasks.records import Restored, RunPlan
+from tasks.records.plan import RunPlan
+from tasks.records.restored import Restored
 from tasks.records.run import START_FOLDER
+from tasks.resolve.trainers import trainer_class
 
 FOLDER = "restored"  # in the run's folder
 MAX_S = 120.0  # a run that took longer is not repeated for this question: `maxview restores` asks it

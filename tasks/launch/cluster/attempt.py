@@ -11,6 +11,7 @@ from functools import partial
 from hashlib import sha256
 from queue import Empty
 
+from configs.backends.cluster import ClusterSettings
 from tasks.launch import patience
 from tasks.launch.backend import LOST_LINE, LaunchError
 from tasks.launch.cluster import poll_job
@@ -20,16 +21,15 @@ from tasks.launch.cluster.kube import connect
 from tasks.launch.cluster.naming import SLICE_JOB
 from tasks.launch.cluster.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
 from tasks.launch.cluster.poll_job import fetch_job, wait_until_gone
-from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.gathered_log import GatheredLog
 from tasks.launch.patience import NotAnswering, retry_outages
 from tasks.launch.queued_attempt import End, QueuedAttempt
 from tasks.launch.supervise import TIMED_OUT
-from tasks.records import JobCause, RunPlan
+from tasks.records.plan import JobCause, RunPlan
 from tasks.resolve.trainers.maxtext_metrics import TENSORBOARD
 from tasks.scrape.dialects.maxtext.patterns import PATTERNS
 from tasks.scrape.wrappings.exports import count_steps
-from tasks.store import RunDirectory
+from tasks.store.directories import RunDirectory
 
 OWN_FILES = ("metrics.jsonl", "program.json")  # files that maxview's trainer writes into the run's folder
 SETTLE_S = 6.0  # after the job's end, until the cluster's objects certainly show its cause

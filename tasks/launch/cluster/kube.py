@@ -13,13 +13,13 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException, kube_config, load_incluster_config, load_kube_config
 from yaml import YAMLError  # type: ignore[import-untyped]  # kubernetes depends on it
 
+from configs.backends.cluster import ClusterSettings
 from tasks.launch.backend import LaunchError, NotSubmitted
 from tasks.launch.cluster import rights
 from tasks.launch.cluster.job_view import find_node_loss
 from tasks.launch.cluster.rights import Right
-from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.patience import NotAnswering
-from tasks.records import JobCause
+from tasks.records.plan import JobCause
 
 TIMEOUT_S = 20.0  # per request, except for the data of a log
 # A stream without data for this time is reopened, because its connection may be broken.

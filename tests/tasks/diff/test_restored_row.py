@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.records import ComparisonRecord, MetricDiff, Restored, RestoredArray, RunRecord
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.restored import Restored, RestoredArray
+from tasks.records.run import RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.experiments.witness_states import WitnessedRun, compare_again, witness_restoring, witness_saving
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 
 TRAINER = Path(__file__).parents[2] / "standins/restoring/trainer.py"
 MOMENTS = {

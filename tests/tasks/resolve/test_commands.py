@@ -12,7 +12,7 @@ from configs.schema import OWN_KEYS, TrainConfig
 from configs.topologies import find_topology
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.commands import NOWHERE, make_command
-from tasks.resolve.trainers.custom_trainer import CustomTrainer
+from tasks.resolve.trainers.command_trainer import CustomTrainer
 from tasks.resolve.trainers.maxtext import MaxText
 from tasks.resolve.trainers.maxtext_trainer import MaxTextTrainer, name_in_maxtext
 from tasks.resolve.trainers.maxview_trainer import MaxviewTrainer
@@ -34,7 +34,7 @@ def test_a_device_without_its_jax_plugin(target: str, python: str | None, report
     with pytest.raises(ConfigError) as refused:
         make_command(place, bare, config, arm="nnx")
     assert reported in str(refused.value)
-    able = bare.model_copy(update={"versions": bare.versions | {"libtpu": "1", "jax-cuda12-plugin": "1"}})
+    able = bare.replace(versions=bare.versions | {"libtpu": "1", "jax-cuda12-plugin": "1"})
     command = make_command(place, able, config, arm="nnx")
     assert command.invoke(NOWHERE).argv[:3] == (able.python, "-m", "model.train")
 

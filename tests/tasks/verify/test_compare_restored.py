@@ -10,7 +10,7 @@ import pytest
 
 from maxview_probe.observe.array_notes import note_array
 from maxview_probe.observe.meaning import meaning_of
-from tasks.records import NotedState, Restored, merge_notes
+from tasks.records.restored import NotedState, Restored, merge_notes
 from tasks.verify.checkpoint_notes import note_checkpoint
 from tasks.verify.compare_restored import compare_restored, note_values
 from tasks.verify.layout import CheckpointError

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from configs.backends.xpk import Xpk
 from tasks.launch.backend import LaunchError
-from tasks.launch.xpk.settings import Xpk
 from tests.wording.sentences import Wording
 
 kube = pytest.importorskip("tasks.launch.cluster.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from configs.backends import PlainText
+from configs.backends.cluster import ClusterSettings
+from configs.backends.settings import PlainText
 from configs.frozen import Frozen
 from configs.topologies import find_topology
-from tasks.launch.cluster.settings import ClusterSettings
 
 # labels of nodes: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 LabelKey = Annotated[str, Field(pattern=r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]

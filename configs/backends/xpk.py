@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from configs.backends import Lines, PlainText
-from tasks.launch.cluster.settings import ClusterSettings, Zone
+from configs.backends.cluster import ClusterSettings, Zone
+from configs.backends.settings import Lines, PlainText
 
 
 class Xpk(ClusterSettings):

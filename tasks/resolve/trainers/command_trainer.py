@@ -15,8 +15,7 @@ from configs.load import ConfigValue
 from configs.read import read_yaml
 from configs.schema import TrainConfig
 from configs.topologies import Topology
-from tasks.records import Invocation, RunFiles, RunPlan
-from tasks.records.plan import WORK
+from tasks.records.plan import WORK, Invocation, RunFiles, RunPlan
 from tasks.resolve.python_environments import find_python
 from tasks.resolve.trainers.maxtext import show_value
 from tasks.resolve.trainers.trainer import PYTHON_IN_POD, SOURCE, Checkout, Trainer, choose_python, versions_of
@@ -31,19 +30,9 @@ class CustomTrainer(Trainer):
 
     name = "command"
     title = "the command"
-    takes_command = True
 
     template: CommandTemplate
     program: str  # the program's folder: the checkout, or the template's folder
-
-    @classmethod
-    def check_arm(cls, arm: Arm, command: CommandTemplate | None, repository: str | None) -> None:
-        if command is None:
-            raise ValueError(f"{arm.name}: say with `command:` how its trainer is started")
-        if (command.folder is None) == (arm.ref is None):
-            raise ValueError(f"{arm.name}: set exactly one of ref and command.folder: where its program is")
-        if arm.ref and not repository:
-            raise ValueError(f"{arm.name}: say where its ref is, with `repository:`")
 
     @classmethod
     def find(cls, arm: Arm, template: CommandTemplate | None, cache: Path, checkout: Checkout | None) -> Self:

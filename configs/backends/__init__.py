@@ -7,80 +7,32 @@ settings; a backend without settings, such as `local`, has no section.
 import re
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationError
+from pydantic import AfterValidator, BeforeValidator, SerializeAsAny, ValidationError
 
+from configs.backends.settings import Settings
 from configs.errors import ConfigError, suggest
-from configs.frozen import Frozen
 
-# `PlainText` is inserted into YAML and shell commands, so only characters without a meaning there are
-# allowed.
-PlainText = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
-Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+# name -> module with SETTINGS; `BACKENDS` of tasks/launch/backend.py has the jobs of the same names
+BACKENDS = {name: f"configs.backends.{name}" for name in ("local", "jobset", "slurm", "xpk")}
 
 
-class Settings(Frozen):
-    """A backend's settings. Each subclass declares `backend` as a literal, its own name, which is also the default."""
-
-    trains_here: ClassVar[bool] = False  # whether trainers are processes on this machine
-    shares_files: ClassVar[bool] = False  # whether trainers use this machine's files and get the caller's variables
-    hires_chips: ClassVar[bool] = False  # whether a run occupies devices that are paid for
-
-    backend: str
-
-    @property
-    def devices(self) -> int | None:
-        """The number of JAX devices that the settings select; None if they select none."""
-        return None
-
-
-class ImageSettings(Settings):
-    """Settings of a backend whose jobs can run a container image."""
-
-    # contains the trainer; `python` in it is the trainer's Python. None: the trainer is in this machine's files
-    image: PlainText | None
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The settings that can change a run's outcome; they enter the run's identity."""
-        raise NotImplementedError
-
-    @property
-    def alone(self) -> bool:
-        """Whether a run has a single process of the trainer."""
-        return False
-
-
-# Name -> package with `settings.py` (SETTINGS), `handle.py` (HANDLE) and `launcher.py` (LAUNCHER). They are imported by
-# name, because configs must not depend on tasks.
-BACKENDS = {
-    "local": "tasks.launch.local",
-    "jobset": "tasks.launch.jobset",
-    "slurm": "tasks.launch.slurm",
-    "xpk": "tasks.launch.xpk",
-}
-
-
-def _check_backend(name: Any) -> str:
+def check_backend(name: Any) -> str:
+    """Return the name of a backend. Raises ValueError for another name."""
     known = tuple(BACKENDS)
     if name not in known:
         raise ValueError(f"unknown backend '{name}'{suggest(str(name), known)}; there are: {', '.join(known)}")
     return str(name)
 
 
-BackendName = Annotated[str, AfterValidator(_check_backend)]
+BackendName = Annotated[str, AfterValidator(check_backend)]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-
-
-def find_part(backend: Any, part: Literal["settings", "handle", "launcher"]) -> Any:
-    """Return SETTINGS, HANDLE or LAUNCHER of a backend's package. Raises ValueError for an unknown backend."""
-    return getattr(import_module(f"{BACKENDS[_check_backend(backend)]}.{part}"), part.upper())
 
 
 def settings_model(backend: Any) -> type[Settings]:
     """Return the pydantic class of a backend's settings. Raises ValueError for an unknown backend."""
-    model: type[Settings] = find_part(backend, "settings")
+    model: type[Settings] = import_module(BACKENDS[check_backend(backend)]).SETTINGS
     return model
 
 
@@ -100,6 +52,8 @@ def take_section(value: Any) -> Any:
     returned unchanged.
     """
     if not isinstance(value, dict) or not isinstance(value.get("backend"), str) or value["backend"] not in BACKENDS:
+        return value
+    if value.get("launch"):  # the fields of a target: a file has no such key
         return value
     backend, model = value["backend"], settings_model(value["backend"])
     expected = {backend} if any(field.is_required() for field in model.model_fields.values()) else set()

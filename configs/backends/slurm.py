@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from configs.backends import PlainText
-from tasks.launch.queue_records import QueueSettings
+from configs.backends.queue import QueueSettings
+from configs.backends.settings import PlainText
 
 Omissible = Annotated[PlainText | None, BeforeValidator(lambda text: text or None)]  # "" in a file: not set
 Flag = Annotated[str, Field(pattern=r"^--[a-z][a-z0-9-]*(=[A-Za-z0-9._:/@+,&|*\[\]-]+)?$", max_length=250)]

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from configs.backends import PlainText
-from tasks.launch.queue_records import QueueSettings
+from configs.backends.queue import QueueSettings
+from configs.backends.settings import PlainText
 
 Zone = Annotated[str, Field(pattern=r"^[a-z]+-[a-z]+\d+-[a-z]$")]
 

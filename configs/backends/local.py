@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from configs.backends import Settings
+from configs.backends.settings import Settings
 
 
 class Local(Settings):
