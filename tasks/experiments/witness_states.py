@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from configs.trainers import find_kind
 from tasks.experiments.observe_arm import make_run_folder
 from tasks.ingest.log_causes import with_cause, with_frame
 from tasks.ingest.run_record import read_run_log
@@ -16,8 +17,8 @@ from tasks.observe.recorder import prepare_recorder
 from tasks.records.observation import LOG
 from tasks.records.plan import WORK, RunPlan
 from tasks.records.restored import NotedState, Restored, merge_notes
+from tasks.records.run import START_FOLDER
 from tasks.records.text import counted
-from tasks.resolve.trainers import trainer_class
 from tasks.verify.compare_restored import compare_restored, find_saved
 from tasks.verify.layout import TMP_MARK
 
@@ -47,6 +48,17 @@ def witness_saving(plan: RunPlan, folder: Path, *, steps: int | None = None) -> 
     return _witness(plan, folder, EVERY, steps=steps)
 
 
+def witness_start(plan: RunPlan, folder: Path, run: Path | None = None) -> WitnessedRun:
+    """Return the first state of a run that starts with the files of the folder of another run, or with none.
+
+    Deletes `folder`, and leaves `run` as it is.
+    """
+    files = tuple(path for path in run.rglob("*") if path.is_file()) if run is not None else ()
+    kept = tuple(path for path in files if not {START_FOLDER, "__pycache__"} & set(path.relative_to(run or path).parts))
+    before = WitnessedRun((), (), plan.replace(directory=str(run)), kept) if run is not None else None
+    return _witness(plan, folder, FIRST, saved=before, extra=plan.files.resume if run is not None else ())
+
+
 def witness_restoring(plan: RunPlan, folder: Path, saved: WitnessedRun) -> WitnessedRun:
     """Return the first state of a run that starts where the run `saved` wrote its files. Deletes `folder`."""
     return _witness(plan, folder, FIRST, saved=saved, extra=plan.files.resume)
@@ -61,6 +73,7 @@ def _witness(
     saved: WitnessedRun | None = None,
     extra: Sequence[str] = (),
 ) -> WitnessedRun:
+    changed = (plan.version.different or ()) if plan.version is not None else ()
     if folder.exists():
         shutil.rmtree(folder)
     folder = folder.absolute()
@@ -69,7 +82,9 @@ def _witness(
     if saved is not None:
         _put_saved(saved, moved)
     before = _list_files(Path(moved.directory))
-    own = prepare_recorder(folder, moved.environment, states=states, end_after=steps)
+    own = prepare_recorder(
+        folder, moved.environment, states=states, end_after=steps, root=moved.source or "", changed=list(changed)
+    )
     started = moved.model_copy(update={"environment": {**moved.environment, **own}, "argv": (*moved.argv, *extra)})
     try:
         run_to_end(started, folder / LOG)
@@ -86,7 +101,7 @@ def _witness(
 def _put_saved(saved: WitnessedRun, moved: RunPlan) -> None:
     """Copy what a run has written into the folder of another run: of trainers that are known, the checkpoints only."""
     source, target = Path(saved.plan.directory), Path(moved.directory)
-    is_any = trainer_class(moved.trainer).takes_command
+    is_any = find_kind(moved.trainer).takes_command
     for path in saved.written:
         inside = path.relative_to(source)
         if not is_any and inside.parts[0] != saved.plan.files.checkpoints:

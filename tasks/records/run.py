@@ -17,6 +17,7 @@ from tasks.records.restored import Restored
 from tasks.records.run_facts import RunFacts
 
 START_FOLDER = "start"  # in a run's folder: the shared state and the report
+RESTORED = "restored"  # in a run's folder: the runs by which its restore was checked
 START_FILE = "start.json"  # the report in START_FOLDER
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from maxview_probe.observe import bits
+from maxview_probe.observe import bits, ran_lines
 from maxview_probe.observe import observation_files as files
 from maxview_probe.observe.array_notes import note_array
 from maxview_probe.observe.find_step import StepFinder
@@ -88,6 +88,7 @@ class StateWitness:
         self.note(call.arguments, call.leaves)
         if self.settings.states == FIRST:
             sys.stdout.flush()
+            ran_lines.write()
             os._exit(0)
         if self.calls == self.settings.end_after:
             self.ended = True

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.frozen import Frozen
+from configs.trainers import find_kind
 from tasks.experiments.witness_states import WitnessedRun, compare_again, witness_restoring, witness_saving
 from tasks.extensions.restores.restores_options import RestoresOptions
 from tasks.records.plan import ArmOverrides, RunPlan
 from tasks.records.restored import Restored
 from tasks.records.text import counted
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.trainers import trainer_class
 
 FOLDER = "restores"  # in the store
 AT_ONCE = 2  # runs at the same time
@@ -77,7 +77,7 @@ def _resolve(name: str, options: RestoresOptions, variant: Sequence[str], steps:
     """Return the plans of the runs of both arms, for processors."""
     from configs.comparison import load_comparison
 
-    own = () if trainer_class(load_comparison(name).trainer).takes_command else OWN
+    own = () if find_kind(load_comparison(name).trainer).takes_command else OWN
     request = Request(
         comparison=name,
         cases=options.cases[:1],

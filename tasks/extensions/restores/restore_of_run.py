@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from configs.trainers import find_kind
 from maxview_probe.observe.observation_files import CALLS
 from tasks.experiments.observe_arm import end_after
 from tasks.experiments.witness_states import TEXTS, compare_again, witness_restoring, witness_saving
@@ -11,10 +12,8 @@ from tasks.launch.logs import read_exit_code
 from tasks.observe.recorder import SETTINGS
 from tasks.records.plan import RunPlan
 from tasks.records.restored import Restored
-from tasks.records.run import START_FOLDER
-from tasks.resolve.trainers import trainer_class
+from tasks.records.run import RESTORED, START_FOLDER
 
-FOLDER = "restored"  # in the run's folder
 MAX_S = 120.0  # a run that took longer is not repeated for this question: `maxview restores` asks it
 RESUMES = "resume_after_step"
 
@@ -28,13 +27,13 @@ def check_restore(run: LaunchedRun) -> Restored | None:
     plan = run.plan
     if plan.backend != "local" or not plan.work.has_steps or plan.repeat or read_exit_code(run.directory.log) != 0:
         return None
-    folder = Path(plan.directory) / FOLDER
-    if int(plan.config.get(RESUMES, -1)) >= 0 and not trainer_class(plan.trainer).takes_command:
+    folder = Path(plan.directory) / RESTORED
+    if int(plan.config.get(RESUMES, -1)) >= 0 and not find_kind(plan.trainer).takes_command:
         saves, again = (_resuming(plan, int(plan.config[RESUMES]) + more) for more in (1, 2))
         saved = witness_saving(saves, folder / "saves")
         return compare_again(saved, witness_restoring(again, folder / "restores", saved))
     calls = _count_calls(plan)
-    if not trainer_class(plan.trainer).takes_command or calls < 2 or not any(_find_saved(plan)):
+    if not find_kind(plan.trainer).takes_command or calls < 2 or not any(_find_saved(plan)):
         return None
     saved = witness_saving(plan, folder / "saves", steps=calls - 1)
     return compare_again(saved, witness_restoring(plan, folder / "restores", saved))
@@ -63,7 +62,7 @@ def _find_saved(plan: RunPlan) -> Iterator[Path]:
     root, began = Path(plan.directory), (Path(plan.directory) / START_FOLDER / SETTINGS).stat().st_mtime
     for path in root.rglob("*"):
         inside = path.relative_to(root).parts
-        is_ours = inside[0] in (START_FOLDER, FOLDER) or "__pycache__" in inside
+        is_ours = inside[0] in (START_FOLDER, RESTORED) or "__pycache__" in inside
         # a copy of a program keeps its times
         if not is_ours and path.is_file() and not path.name.endswith(TEXTS) and path.stat().st_mtime > began:
             yield path
