@@ -65,8 +65,11 @@ def _describe_batch(saved: NotedState, restored: NotedState, others: Sequence[No
     """Return a note if a resumed run's first batch is that of another call of the run that saved; else ""."""
     fed = {one.name for state in others for one in state.arrays if one.fed}
     batch = [one for one in restored.arrays if one.role == DATA and one.name not in fed]
-    holders = [state for state in others if batch and all(_is_held(one, _by_name(state)) for one in batch)]
-    if not holders or any(state.call == saved.call for state in holders):
+    names = {one.name for one in batch}
+    noted = [state for state in others if batch and names <= _by_name(state).keys()]
+    holders = [state for state in noted if all(_is_held(one, _by_name(state)) for one in batch)]
+    # the state after the last call has no batch; one batch for all steps tells nothing
+    if not holders or len(holders) == len(noted) or any(state.call == saved.call for state in holders):
         return ""
     return f"its first batch is that of step {holders[0].call}, not of step {saved.call}"
 

@@ -126,7 +126,8 @@ class StateWitness:
         """Note the state after the last call, at the process's exit; a state is what fed the calls before."""
         if self.finder.name is None:
             shown = ", ".join(list(self.finder.others)[:5])
-            self.explain(f"no training step was found among its jitted functions ({shown})" if shown else "no step")
+            found = f"no training step was found among its jitted functions ({shown})" if shown else "no step was found"
+            files.write_json(self.settings.folder / PROBLEM, found)  # not printed: the log's last line is the program's
         elif self.finder.claimed and not self.ended and any(place is not None for place in self.feeds):
             kept = [(name, place) for name, place in zip(self.names, self.feeds, strict=True) if place is not None]
             self.feeds = [*range(len(kept))]
