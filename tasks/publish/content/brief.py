@@ -294,6 +294,8 @@ def qualify_certainty(record: ComparisonRecord, sure: str) -> str:
 
 def _tell_source(record: ComparisonRecord, row: MetricDiff) -> str:
     """Return where both values of a row without an interval come from, and so how certain the verdict is."""
+    if row.metric == RESTORED.name:
+        return "Sure: each arm's program was started again where it saved."
     if row.baseline_source is not None and row.candidate_source is not None:
         are_values = row.baseline is not None and row.candidate is not None
         return "Sure: both values stand in the logs." if are_values else "Sure: both logs show it."
