@@ -16,6 +16,8 @@ from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 from tasks.store.store import Store
 
+pytestmark = pytest.mark.flows
+
 LIMITS = TurnLimits(chance=0.005, tolerance=0.015, least=0.005, limit_s=1.0)
 IN_IMAGE = ("python", "-m", "model.train", CONFIG_IN_POD)
 

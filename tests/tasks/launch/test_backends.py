@@ -28,6 +28,8 @@ from tests.standins.batch.handle import BatchHandle
 from tests.standins.batch.settings import Batch
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 TARGET = """\
 # A partition.
 backend: batch

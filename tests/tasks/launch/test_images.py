@@ -12,6 +12,8 @@ from tasks.launch.jobset.manifest import make_manifest
 from tasks.resolve.plans import Request, resolve
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 COMPARISON = """\
 # Do two builds of the trainer's image differ?
 trainer: maxview

@@ -30,6 +30,8 @@ from tasks.store.directories import RunDirectory, config_text
 
 from .conftest import wait_for
 
+pytestmark = pytest.mark.flows
+
 type MakePlan = Callable[..., RunPlan]
 
 # appends to a file that survives the run, so that a test can count the starts

@@ -34,6 +34,8 @@ from tasks.store.mirror import Mirror
 
 from .conftest import wait_for
 
+pytestmark = pytest.mark.flows
+
 type MakePlan = Callable[..., RunPlan]
 
 ONLY_XPK = pytest.mark.parametrize("backend", [pytest.param("xpk", marks=pytest.mark.long)], indirect=True)

@@ -9,6 +9,8 @@ from tasks.launch.backend import LaunchError
 from tests.wording.sentences import Wording
 
 kube = pytest.importorskip("tasks.launch.cluster.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")
+
+pytestmark = pytest.mark.flows
 WANTED = "gke_p_us-east5_tpus"
 GET = "gcloud container clusters get-credentials tpus --location us-east5 --project p"
 

@@ -1,1 +1,0 @@
-"""The command `restores`, and the step that checks the restore of a run."""
