@@ -18,7 +18,9 @@ from tasks.diff.floors import floor_of_function, has_same_program, run_one_execu
 from tasks.diff.metric_rows import make_row, not_judged
 from tasks.diff.program_time_rows import find_disagreement, program_time_row, turned_memory_row
 from tasks.diff.run_events import death_row
+from tasks.experiments.new_functions import find_jits, find_own_jits
 from tasks.experiments.recordings import Both
+from tasks.metrics.program_metrics import COMPILED_PROGRAMS
 from tasks.metrics.result_metrics import DATA, FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records.change import ChangeCoverage
@@ -83,6 +85,8 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
         row = program_time_row(arms, found.turns, rules)
         rows.append(row or _missing_row(arms, found.turns.problem))
         rows += [memory] if (memory := turned_memory_row(arms, found.turns, rules)) else []
+    if "time" in found.asked and (row := _compiles_row(arms, found.observations)) is not None:
+        rows.append(row)
     if "function" in found.asked and found.function is None and has_same_program(floors):
         decision = Decision(verdict="same", reason="both arms have one program", evidence=ONE_PROGRAM)
         rows.append(make_row(FUNCTION, (cells, cells), arms, decision))
@@ -136,6 +140,22 @@ def compare_by_experiments(found: Experiments) -> ComparisonRecord:
 def _missing_row(arms: tuple[ArmRuns, ArmRuns], problem: str) -> MetricDiff:
     cells = Measured(text="not measured")
     return make_row(PROGRAM_TIME, (cells, cells), arms, Decision(verdict="unknown", reason=problem))
+
+
+def _compiles_row(arms: tuple[ArmRuns, ArmRuns], observations: Both[Observation]) -> MetricDiff | None:
+    """Return the row of an arm whose loop compiles its step again and again, which no time of the program shows."""
+    lines = find_own_jits(observations)
+    if (lines[0] is None) == (lines[1] is None):
+        return None
+    line = lines[0] or lines[1]
+    assert line is not None
+    counts = [
+        find_jits(one).get(its, 1) if its is not None else 1 for one, its in zip(observations, lines, strict=True)
+    ]
+    left, right = (Measured(value=float(count), text=str(count)) for count in counts)
+    reason = f"{line.place} jits a new function object in each step, and each compiles"
+    decision = Decision(verdict="regressed" if lines[1] is not None else "improved", reason=reason)
+    return make_row(COMPILED_PROGRAMS, (left, right), arms, decision)
 
 
 def _function_row(arms: tuple[ArmRuns, ArmRuns], function: FunctionComparison) -> MetricDiff:
