@@ -13,7 +13,7 @@ from questions.explain.live_buffers import Buffer, compare_memory, count_allocat
 from questions.explain.profiles import GAP, ProfiledStep, compare_profiles, find_profile
 from questions.explain.tensors import compare_tensors
 from questions.explain.touched_lines import add_commits, find_refs
-from tasks.experiments.new_functions import find_own_jits
+from tasks.diff.new_functions import find_own_jits
 from tasks.experiments.observe_arm import observe_arm, recorded_source
 from tasks.observe.shared_start import read_start
 from tasks.programs.compare_compiled import ProgramSide, compare_programs
@@ -281,7 +281,7 @@ def _say_headline(
         return tensors.sentence
     if function is not None and function.answer == "another":
         where = f"; {program.sentence}" if program is not None and program.answer == "differs" else ""
-        return f"{function.sentence.partition(';')[0]}; in the step that was looked at, no tensor shows it{where}"
+        return f"{function.claim}; in the step that was looked at, no tensor shows it{where}"
     if tensors is not None and tensors.tensors != (0, 0) and tensors.different_results:
         here = "one function in float64; as run, the arms round differently from here"
         shown = ", ".join(tensors.different_results[:MAX_RESULTS])
