@@ -9,7 +9,7 @@ from math import inf
 from tasks.diff.judge.metric_rows import NOT_JUDGED
 from tasks.diff.phrases.amounts import show_duration
 from tasks.metrics.program_metrics import MEMORY
-from tasks.metrics.result_metrics import CHANGE
+from tasks.metrics.result_metrics import CHANGE, RESTORED
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records.compared_case import ComparisonRecord, MetricDiff, Verdict
 from tasks.records.explanation import CodeLine, Explanation
@@ -127,7 +127,14 @@ def _decide(rows: Sequence[MetricDiff], verdict: Verdict) -> MetricDiff | None:
     def rank(row: MetricDiff) -> tuple[bool, bool, float, bool, bool]:
         width = _count_thresholds(row) if verdict == "unknown" else 0.0
         is_uncovered = row.metric == CHANGE.name and row.verdict == "unknown"
-        return not is_uncovered, not has_scale(row), width, row.metric != STEP_TIME.name, row.group == "maxview"
+        is_proved = row.metric == RESTORED.name and row.verdict in ("regressed", "changed")
+        return (
+            not (is_uncovered or is_proved),
+            not has_scale(row),
+            width,
+            row.metric != STEP_TIME.name,
+            row.group == "maxview",
+        )
 
     return min(same_word, key=rank, default=None)
 

@@ -21,6 +21,7 @@ from tasks.diff.judge.metric_rows import is_unfilled, table_rows
 from tasks.diff.judge.parity_rows import evaluation_row, loss_row, values_row
 from tasks.diff.judge.program_time_rows import NO_PROGRAM, judge_beyond_program, leave_to_runs, program_time_row
 from tasks.diff.judge.regrade import OF_WORK
+from tasks.diff.judge.restored_row import restored_row
 from tasks.diff.judge.rounding_band import rounding_band
 from tasks.diff.judge.state_rows import checkpoint_row, final_state_row
 from tasks.diff.judge.step_modes import describe_modes
@@ -36,6 +37,7 @@ from tasks.metrics.result_metrics import (
     FIRST_CALL,
     FUNCTION,
     LOSS,
+    RESTORED,
     ROUNDING,
     VALUES,
 )
@@ -94,6 +96,7 @@ def decide_runs(examined: Examination, evidence: Measurements = NOTHING) -> Deci
         ROUNDING.name: rounding_row(arms, function),
         FINAL_STATE.name: final_state_row(arms, parity),
         CHECKPOINTS.name: checkpoint_row(arms, runs.checkpoints, list(examined.floors), loss=parity),
+        RESTORED.name: restored_row(arms),
         **memory_rows(arms, rules.tolerances),
     }
     decisions = {STEP_TIME.name: times.decision, LOSS.name: values.loss}

@@ -6,6 +6,7 @@ from tasks.diff.examine.arms import Arms
 from tasks.diff.examine.data_differences import find_data
 from tasks.diff.examine.examination import Decided, Examination, ExaminedSteps
 from tasks.diff.examine.floors import has_same_program
+from tasks.diff.examine.new_functions import find_jits, find_own_jits
 from tasks.diff.judge.change_row import change_row
 from tasks.diff.judge.data_rows import data_row, tell_data
 from tasks.diff.judge.death_row import death_row
@@ -14,6 +15,7 @@ from tasks.diff.judge.metric_rows import make_row, not_judged
 from tasks.diff.judge.program_time_rows import program_time_row, turned_memory_row
 from tasks.diff.phrases.amounts import ONE_PROGRAM
 from tasks.metrics.metric import Metric
+from tasks.metrics.program_metrics import COMPILED_PROGRAMS
 from tasks.metrics.result_metrics import DATA, FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records.compared_case import Decision, MetricDiff, Verdict
@@ -43,6 +45,8 @@ def _list_rows(examined: Examination, steps: ExaminedSteps, evidence: Measuremen
     elif turns is not None:
         yield program_time_row(arms, turns, rules) or _missing_row(arms, turns.problem)
         yield turned_memory_row(arms, turns, rules)
+    if "time" in asked:
+        yield _compiles_row(arms, steps)
     if "function" in asked and function is None and has_same_program(list(examined.floors)):
         yield _one_program_row(FUNCTION, arms)
     if function is not None:
@@ -62,6 +66,21 @@ def _one_program_row(metric: Metric, arms: Arms) -> MetricDiff:
     cells = Measured(text="one program")
     decision = Decision(verdict="same", reason="both arms have one program", evidence=ONE_PROGRAM)
     return make_row(metric, (cells, cells), arms, decision)
+
+
+def _compiles_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
+    """Return the row of an arm whose loop compiles its step again and again, which no time of the program shows."""
+    lines = find_own_jits(steps.observations)
+    if (lines[0] is None) == (lines[1] is None):
+        return None
+    line = lines[0] or lines[1]
+    assert line is not None
+    found = zip(map(find_jits, steps.observations), lines, strict=True)
+    counts = [1 if its is None else jits[its] for jits, its in found]
+    left, right = (Measured(value=float(count), text=str(count)) for count in counts)
+    reason = f"{line.place} jits a new function object in each step, and each compiles"
+    decision = Decision(verdict="regressed" if lines[1] is not None else "improved", reason=reason)
+    return make_row(COMPILED_PROGRAMS, (left, right), arms, decision)
 
 
 def _missing_row(arms: Arms, problem: str) -> MetricDiff:
