@@ -168,21 +168,45 @@ def check_command(words: Sequence[str]) -> None:
 def read_typed(words: list[str]) -> list[str]:
     """Return the words with the name of a comparison, or what a question reads, in place of a command after `--`."""
     question = load_questions().get(words[0]) if words else None
-    if "--" not in words or not (words[0] == "compare" or (question and question.read_typed)):
+    if "--" not in words or not (words[:1] in (["compare"], ["verify"]) or (question and question.read_typed)):
         return words
     at = words.index("--")
     options, typed = words[1:at], words[at + 1 :]
+    if words[0] == "verify":
+        return read_restoring(options, typed)
     if options and not options[0].startswith("-"):
         raise ValueError(f"'{options[0]:.80}' names a comparison, and a command is typed after --: give one of them")
     if question:
         return list(import_function(question.read_typed)(typed, options))
-    from tasks.resolve.typed_command import write_typed
+    return ["compare", read_typed_arms(typed, options, take_steps(options)), *options]
 
+
+def take_steps(options: list[str]) -> int | None:
+    """Remove `--steps` from the words, and return its number; None if it is not there. Raises ValueError."""
     steps = take_option(options, "--steps")
     if steps is not None and (not steps.isdecimal() or not int(steps)):
         raise ValueError(f"--steps must be the number of steps of each run, got {steps!r:.40}")
+    return int(steps) if steps else None
+
+
+def read_typed_arms(typed: list[str], options: list[str], steps: int | None) -> str:
+    """Write the comparison of a typed command, and return its name. steps: a run is ended after so many."""
+    from tasks.resolve.typed_command import write_typed
+
     baseline = next((after for before, after in pairwise(options) if before == "--baseline"), "")
-    return ["compare", write_typed(typed, int(steps) if steps else None, baseline=baseline), *options]
+    return write_typed(typed, steps, baseline=baseline)
+
+
+def read_restoring(options: list[str], typed: list[str]) -> list[str]:
+    """Return the words of `verify CHECKPOINT --restored-by -- COMMAND`, with the command's comparison in its place."""
+    from configs.custom_trainer import TYPED_MARK
+    from tasks.resolve.typed_command import write_typed
+
+    if "--restored-by" not in options:
+        raise ValueError("a command after -- belongs to --restored-by: maxview verify CHECKPOINT --restored-by -- …")
+    at = options.index("--restored-by")
+    name = write_typed(typed, baseline="HEAD")
+    return ["verify", *options[: at + 1], f"{TYPED_MARK}{name}", *options[at + 1 :]]
 
 
 def take_option(options: list[str], name: str) -> str | None:

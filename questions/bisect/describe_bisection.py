@@ -14,7 +14,7 @@ from questions.bisect.points import Span
 from questions.bisect.records import BisectedPoint, Bisection
 from questions.bisect.search import NOT_SURE, find_suspects, mark_points
 from questions.bisect.terms import MAX_RUNS, WORSE, Finish, Judge, Line
-from tasks.diff.decide import show_duration
+from tasks.diff.phrases.amounts import show_duration
 from tasks.records.compared_case import Verdict
 from tasks.records.run import RunRecord
 from tasks.records.run_facts import seconds_between

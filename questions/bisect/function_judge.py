@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from questions.bisect.run_judge import RunJudge
-from tasks.experiments.compare_by_experiments import run_of
+from tasks.diff.examine.examine_steps import run_of
 from tasks.experiments.recordings import record_arm
 from tasks.experiments.same_function import compare_functions
 from tasks.records.compared_case import Decision

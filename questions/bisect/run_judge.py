@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from questions.bisect.bisected_metric import DIED, BisectedMetric
 from questions.bisect.terms import HALVES
-from tasks.diff.compare_case import CaseRuns, compare_case
-from tasks.diff.noise import Past
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.examine.noise import Past
+from tasks.diff.judge.judge_case import judge
 from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.records.compared_case import ComparisonRecord, Decision
@@ -95,7 +96,7 @@ class RunJudge:
         case = self._template.replace(runs=sides, look=look, cases=shares)
         if complete or self._metric.name == CHECKPOINTS.name:  # the search asks for many pairs of points
             case = self._complete(case)
-        return compare_case(case, past=self._past)
+        return judge(examine(case, self._past))
 
     def _judge_pair(self, left: Sequence[RunRecord], right: Sequence[RunRecord], *, look: int, shares: int) -> Decision:
         if self._metric == DIED:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tasks.diff.suggested_commands import options_of_plan
+from tasks.diff.judge.suggested_commands import options_of_plan
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.plan import RunPlan

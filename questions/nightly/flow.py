@@ -20,7 +20,7 @@ from flows.compare import compare_cases
 from flows.publish_steps import comment_step
 from questions.nightly.plan_night import find_new_regressions, name_culprit
 from questions.nightly.steps import finish_night_step, notify_night_step, plan_night_step, publish_night_step
-from tasks.diff.repeat_rule import Patience
+from tasks.diff.judge.repeat_rule import Patience
 from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
@@ -153,6 +153,7 @@ def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, events:
         cell=cell,
         outcome=record.verdict,
         headline=record.headline,
+        conclusion=record.conclusion,
         died=record.has_died,
         page=event.page.address,
         seconds=seconds,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from configs.comparison import load_target
-from tasks.diff.suggested_commands import options_of_arms, options_of_plan
+from tasks.diff.judge.suggested_commands import options_of_arms, options_of_plan
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.plan import RunPlan
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
-from tasks.records.compared_case import Verdict
+from tasks.records.compared_case import Conclusion, Verdict
 from tasks.records.plan import ArmOverrides
 from tasks.records.shared_fields import FORMAT, Format
 
@@ -67,6 +67,7 @@ class CellResult(Frozen):
     died: bool = False  # an arm died
     page: str = ""  # address of the comparison's page
     seconds: float = 0.0  # duration
+    conclusion: Conclusion | None = None  # the verdict as fields; None if the comparison could not be made
 
     @property
     def word(self) -> Outcome:

@@ -18,10 +18,10 @@ from questions.invariants.command import invariants
 from questions.invariants.invariants_options import InvariantsOptions
 from questions.preflight.command import preflight
 from tasks.diff.compare_logs import LogArguments, archive, compare_pair
-from tasks.diff.compare_nights import finish_night
-from tasks.diff.decide import ONE_RUN
-from tasks.diff.ingest_command import UNTITLED
-from tasks.diff.next_step import make_step
+from tasks.diff.judge.compare_nights import finish_night
+from tasks.diff.judge.ingest_command import UNTITLED
+from tasks.diff.judge.next_step import make_step
+from tasks.diff.phrases.amounts import ONE_RUN
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index import PAGE
@@ -171,6 +171,7 @@ def _write_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, 
             cell=cell,
             outcome=record.verdict,
             headline=record.headline,
+            conclusion=record.conclusion,
             died=record.has_died,
             page=str(store.comparison(record.comparison, record.case, record.id).page),
         )
