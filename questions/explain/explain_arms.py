@@ -13,7 +13,7 @@ from questions.explain.live_buffers import Buffer, compare_memory, count_allocat
 from questions.explain.profiles import GAP, ProfiledStep, compare_profiles, find_profile
 from questions.explain.tensors import compare_tensors
 from questions.explain.touched_lines import add_commits, find_refs
-from tasks.diff.new_functions import find_own_jits
+from tasks.diff.examine.new_functions import find_own_jits
 from tasks.experiments.observe_arm import observe_arm, recorded_source
 from tasks.observe.shared_start import read_start
 from tasks.programs.compare_compiled import ProgramSide, compare_programs

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from configs.environment import pass_on
-from tasks.diff.cover_change import cover_loop
+from tasks.diff.examine.cover_change import cover_loop
 from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms

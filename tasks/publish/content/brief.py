@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from configs.frozen import Frozen
-from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.diff.host_rows import HOST_LOOPS
-from tasks.diff.ingest_command import UNNAMED
-from tasks.diff.metric_rows import NOT_JUDGED
-from tasks.diff.next_step import PER_STEP, find_deciding_row, find_time_row
+from tasks.diff.judge.host_rows import HOST_LOOPS
+from tasks.diff.judge.ingest_command import UNNAMED
+from tasks.diff.judge.metric_rows import NOT_JUDGED
+from tasks.diff.judge.next_step import PER_STEP, find_deciding_row, find_time_row
+from tasks.diff.judge.step_modes import find_border, name_share
+from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN
 from tasks.diff.phrases.headlines import tell_dead, tell_result
-from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import COMPILED_PROGRAMS, MEMORY
 from tasks.metrics.result_metrics import FUNCTION, LOSS, RESTORED

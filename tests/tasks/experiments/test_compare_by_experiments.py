@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.examine_steps import RecordedSteps, examine_steps
-from tasks.diff.judge_case import judge
+from tasks.diff.examine.examine_steps import RecordedSteps, examine_steps
+from tasks.diff.judge.judge_case import judge
 from tasks.publish.content.brief import make_brief, tell_certainty
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.terminal.report import render_brief
