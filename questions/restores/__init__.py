@@ -10,5 +10,5 @@ EXTENSION = Extension(
     command="questions.restores.command:restores",
     summary="Check that what was restored is what was saved, array by array.",
     after_run="questions.restores.steps:check_restore_step",
-    examples=("linen-vs-nnx --vary scan_layers=true,false", "-- python train.py"),
+    examples=("linen-vs-nnx", "linen-vs-nnx --vary scan_layers=true,false"),
 )
