@@ -11,5 +11,5 @@ QUESTION = Question(
     summary="Check that what was restored is what was saved, array by array.",
     read_typed="questions.restores.command:read_typed",
     after_run="questions.restores.steps:check_restore_step",
-    examples=("linen-vs-nnx --vary scan_layers=true,false", "-- python train.py"),
+    examples=("linen-vs-nnx", "linen-vs-nnx --vary scan_layers=true,false"),
 )

@@ -55,7 +55,7 @@ def compare_restored(
         new.remove(array)
         rows.append(_compare(source, array, begins, steps, holders))
     rows += [RestoredArray(name=one.name, role=one.role, word="missing", is_fault=False) for one in missing]
-    rows += [_describe_unsaved(one, begins) for one in new if one.role != DATA]
+    rows += [_describe_unsaved(one, begins, saved) for one in new if one.role != DATA]
     rows.sort(key=lambda row: (not row.is_fault, row.word == "equal", row.role != "parameter", row.name))
     note = _describe_batch(saved, restored, others) if same_program else ""
     return Restored(source=saved.title, arrays=tuple(rows), read=tuple(read), notes=(note,) if note else ())
@@ -331,8 +331,14 @@ def _describe_parts(source: NotedArray, array: NotedArray) -> dict[str, Any]:
     return {"word": "other", "detail": f"other values in {len(pairs)} of {len(array.parts)} parts"}
 
 
-def _describe_unsaved(array: NotedArray, begins: Mapping[str, NotedArray]) -> RestoredArray:
-    """Return the row of an argument that the checkpoint lacks."""
+def _describe_unsaved(array: NotedArray, begins: Mapping[str, NotedArray], saved: NotedState) -> RestoredArray:
+    """Return the row of an argument without a counterpart: the checkpoint lacks it, or the program that saved does.
+
+    Another implementation has random streams and counters of its own; weights and moments it must have.
+    """
+    if saved.step is not None and array.role not in LOST:
+        text = "the program that saved has none"
+        return RestoredArray(name=array.name, role=array.role, word="not saved", detail=text, is_fault=False)
     fresh = begins.get(array.name)
     anew = ", begins anew" if fresh is not None and _is_equal(fresh, array) else ""
     text = f"not in the checkpoint{anew}"

@@ -96,6 +96,21 @@ def test_a_random_stream_that_is_not_saved_and_begins_anew_is_a_fault() -> None:
     assert not compare_restored(saved, moved, fresh=fresh).faults
 
 
+def test_a_random_stream_that_the_program_that_saved_lacks_is_no_fault() -> None:
+    linen = arguments({"state.params['w']": W}, call=2)
+    nnx = {
+        "state['model']['w'].value": W,
+        "state['model']['rngs']['dropout']['key'].value": np.array([0, 7], np.uint32),
+    }
+    assert words(compare_restored(linen, arguments(nnx), fresh=arguments(nnx))) == {
+        "state['model']['rngs']['dropout']['key'].value": ("not saved", "the program that saved has none")
+    }
+    assert compare_restored(linen, arguments(nnx), fresh=arguments(nnx)).holds is True
+    moments = {"state['optimizer']['opt_state'][0]['mu']['w'].value": np.zeros_like(W)}
+    (fault,) = compare_restored(linen, arguments(nnx | moments), fresh=arguments(nnx | moments)).faults
+    assert (fault.role, fault.word) == ("optimizer", "not saved")
+
+
 def test_parts_of_several_processes_are_compared_with_the_same_boxes() -> None:
     boxes = [[[0, 4], [0, 3], [0, 6]], [[0, 4], [3, 6], [0, 6]]]
     cut = [W[tuple(slice(*ends) for ends in box)] for box in boxes]
