@@ -20,6 +20,7 @@ PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"
 ARGUMENTS, TENSORS, DRAWS, START = "arguments.npz", "tensors.jsonl.gz", "draws.npz", "start.json"
 LOOP = "loop.json"  # when the calls of a step returned whose program was emptied
 CALLS = "calls.jsonl"  # time and scalars of each call of a run's step
+CYCLE = "cycle"  # subfolder with the recording of the loop's cycle, if that is more than one call of the step
 EVALUATED = "evaluated.npz"  # the arguments of the call whose operations are evaluated, if it is not the first call
 BATCHES_END = "batches-end.json"  # the first step without a stored batch; only if the run stopped storing batches
 BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"  # xla.BufferAssignmentProto, xla.HloModuleProto

@@ -17,6 +17,7 @@ import jax
 
 from maxview_probe.observe import bits, jaxprs, ran_lines
 from maxview_probe.observe import observation_files as files
+from maxview_probe.observe.cycle import NoCycle, find_cycle
 from maxview_probe.observe.empty_program import empty
 from maxview_probe.observe.evaluate_step import StepEvaluation
 from maxview_probe.observe.find_step import StepFinder
@@ -27,6 +28,8 @@ from maxview_probe.observe.observation_files import RecorderSettings
 from maxview_probe.observe.other_arm import Draws, Replacement, have_common_keys
 from maxview_probe.observe.profiling import Profiling
 from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
+from maxview_probe.observe.tape import Tape, install
+from maxview_probe.observe.write_cycle import write_cycle
 
 FEEDING_CALLS = 3  # calls whose results are looked for among the arguments of the next one
 MIN_BATCHES, MAX_BATCH_S = 3, 10.0
@@ -50,6 +53,10 @@ class StepObserver:
         self.batches_end = settings.batches  # the first call whose batch is not stored
         self.began = time.monotonic()
         self.loop: LoopFunctions | None = None  # from the first recorded call on, if the programs really run
+        self.tape = Tape()
+        self.moved: list[bool] = []  # whether the weights changed before each call from the second on
+        self.weights: list[str] = []  # their digests before the last call
+        self.tape.problem = install(self.tape) if settings.runs and settings.profile is None else "not recorded"
 
     def prepare(self, function: Any) -> Any:
         if self.loop is not None and not self.busy:
@@ -128,11 +135,13 @@ class StepObserver:
                 self.profiling = Profiling(self.settings.folder / "profile")
         is_first_program = True
         if self.settings.runs:
-            self.loop = self.loop or LoopFunctions(call.name)
+            self.loop = self.loop or LoopFunctions(call.name, self.tape.knows)
             with self.guarded("the loop cannot be followed"):
                 is_first_program = self.loop.before_step(call.closed, call.leaves)
         if self.own_run is None:
             self.own_run = go_on
+        with self.guarded("the loop cannot be followed"):
+            self.follow(call)
         results = self.go_on(call, go_on, compiled=is_first_program and go_on is self.own_run)
         if self.loop is not None:
             with self.guarded("the loop cannot be followed"):
@@ -155,6 +164,23 @@ class StepObserver:
         elif number >= max(last, self.batches_end - 1, self.settings.evaluated or 0):
             self.finish()
         return results
+
+    def follow(self, call: Call) -> None:
+        """Begin the next segment of the loop's tape, and note whether the weights have changed."""
+        if self.tape.problem or not self.is_whole:
+            return
+        if self.tape.segment in (0, 1):
+            self.tape.name_values()
+        self.tape.begin_step(call.arguments)
+        if self.moved and self.moved[-1] and all(self.moved[1:]):
+            return  # they always do
+        roles = meanings_of(call.arguments)
+        weights = [leaf for leaf, (role, _) in zip(call.leaves, roles, strict=True) if role == "parameter"]
+        weights = weights or [leaf for leaf in call.leaves if self.tape.knows(leaf)]
+        now = [bits.digest_bits(bits.to_bits(one)) for one in weights]
+        if self.tape.segment:
+            self.moved.append(now != self.weights)
+        self.weights = now
 
     def note_feeds(self, call: Call) -> None:
         """Note which arguments of a call are results of the one before, for the first FEEDING_CALLS calls together.
@@ -270,6 +296,8 @@ class StepObserver:
         self.finder.reject(name)
         (self.settings.folder / files.PROGRAM).unlink(missing_ok=True)
         self.calls, self.compiled, self.loop, self.results = 0, None, None, []
+        self.tape.clear()
+        self.moved, self.weights = [], []
         self.record = {"notes": self.record["notes"]}
         print_on_stderr(f"{name} returns its arrays unchanged: it is not the training step")
 
@@ -298,8 +326,29 @@ class StepObserver:
         """Write `observation.json`, and the lines that ran."""
         if self.loop is not None:
             self.record["loop"] = self.loop.describe()
+            with self.guarded("the cycle cannot be written"):
+                self.write_cycle()
         ran_lines.write()
         files.write_json(self.settings.folder / files.OBSERVATION, self.record)
+
+    def write_cycle(self) -> None:
+        """Record what the loop computes in one cycle, if that is more than the step's call."""
+        if self.tape.segment < 0 or self.loop is None:
+            return
+        tape = self.tape
+        with tape.paused():
+            found: dict[str, Any] = {"functions": {}, "gaps": [], "problem": ""}
+            try:
+                cycle = find_cycle(tape, self.moved)
+                found |= {"functions": cycle.functions, "eager": cycle.eager, "period": cycle.period}
+                found |= {"not_evaluated": cycle.not_evaluated, "gaps": cycle.gaps, "calls": len(cycle.cycles)}
+                if not cycle.is_one_call:
+                    kept = {key: self.record[key] for key in ("devices", "platform", "software")}
+                    write_cycle(self.settings.folder / files.CYCLE, cycle, kept, kept_arguments)
+                    found |= {"dropped": cycle.dropped, "is_written": True}
+            except NoCycle as error:
+                found["problem"] = str(error)
+            self.record["cycle"] = found
 
     def end_without_step(self) -> None:
         """Write a record with the reason why the observation is missing or unfinished; called at the process's exit."""

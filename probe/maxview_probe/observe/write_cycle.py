@@ -1,0 +1,80 @@
+"""Writes a loop's cycle as a recorded step: one program, its arguments in the first cycle, and the data of each cycle."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from maxview_probe.observe import observation_files as files
+from maxview_probe.observe.cycle import Cycle, NoCycle, Slot, structs
+from maxview_probe.observe.jaxprs import open_body
+
+
+def write_cycle(folder: Path, cycle: Cycle, surroundings: dict[str, Any], kept: Any) -> Any:
+    """Write the cycle's recording into a new folder; return its ClosedJaxpr and first arguments.
+
+    kept: returns the indices of the arguments that a lowered program reads. Raises NoCycle.
+    """
+    for slot in cycle.slots:
+        first, later = slot.values[0], slot.values[1]
+        if any((a.aval.shape, a.aval.dtype) != (b.aval.shape, b.aval.dtype) for a, b in zip(first, later, strict=True)):
+            raise NoCycle(f"{slot.name} has another type in the first cycle")
+    _drop_counters(cycle)
+    traced = jax.jit(cycle.run).trace(*structs(cycle))
+    lowered = traced.lower()
+    folder.mkdir(exist_ok=True)
+    files.write_packed(folder / files.PROGRAM, lowered.as_text(debug_info=True))
+    names = _different([slot.name for slot in cycle.slots])
+    files.write_arrays(folder / files.ARGUMENTS, names, [_bits(slot, 0) for slot in cycle.slots])
+    given = [(name, slot) for name, slot in zip(names, cycle.slots, strict=True) if slot.fed is None]
+    for number in range(1, len(cycle.cycles)):
+        arrays = [_bits(slot, number) for _, slot in given]
+        files.write_arrays(files.batch_file(folder, number), [name for name, _ in given], arrays)
+    results = sorted(cycle.run_names())
+    feeds = [results.index(cycle.fed_name(n)) if slot.fed else None for n, slot in enumerate(cycle.slots)]
+    record = {
+        **surroundings, "step": " and ".join(cycle.functions) or "the loop", "feeds": feeds, "kept": kept(lowered),
+        "cycle": cycle.period, "notes": [],
+    }  # fmt: skip
+    files.write_json(folder / files.OBSERVATION, record)
+    return traced
+
+
+def _drop_counters(cycle: Cycle) -> None:
+    """Leave out whole numbers that nothing reads but the next value of themselves, such as a count of updates."""
+    from jax._src.interpreters import partial_eval  # noqa: PLC0415  # JAX has no public analysis of what a result reads
+
+    jaxpr = open_body(jax.jit(cycle.run).trace(*structs(cycle)).jaxpr)[0]
+    results = sorted(cycle.run_names())
+    dropped = []
+    for n, slot in enumerate(cycle.slots):
+        value = slot.values[0][0]
+        if not slot.fed or value.aval.shape or not jax.numpy.issubdtype(value.aval.dtype, jax.numpy.integer):
+            continue
+        own = cycle.fed_name(n)
+        _, read = partial_eval.dce_jaxpr(jaxpr, [name != own for name in results])
+        if not read[n]:
+            dropped.append(slot)
+    cycle.dropped = [slot.name for slot in dropped]
+    for slot in dropped:
+        cycle.constants.update(dict.fromkeys(slot.uses, slot.values[0][0]))
+    cycle.slots = [slot for slot in cycle.slots if slot not in dropped]
+
+
+def _bits(slot: Slot, number: int) -> Any:
+    """Return the bits of a slot's value in a cycle; of several parts, their rows together."""
+    values = [one.bits for one in slot.values[number]]
+    return values[0] if len(values) == 1 else np.concatenate(values, axis=0)
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """Return names that are different, with equal meanings: the second of one name gets a blank behind it."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        found.append(name + " " * seen[name])
+        seen[name] += 1
+    return found
