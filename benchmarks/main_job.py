@@ -21,7 +21,7 @@ import psutil
 
 from benchmarks.machine import describe_machine
 from tasks.launch.local.handle import LocalHandle
-from tasks.store import Store
+from tasks.store.store import Store
 
 ROOT = Path(__file__).parent.parent
 BARE = """

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.machine import describe_machine
 from tasks.experiments.observe_arm import observe_arm
 from tasks.extensions.explain.tensors import compare_tensors, different_results
-from tasks.records import ArmOverrides, RunPlan
+from tasks.records.plan import ArmOverrides, RunPlan
 from tasks.resolve.plans import Request, resolve
 
 ROOT = Path(__file__).parent.parent

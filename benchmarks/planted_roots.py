@@ -15,7 +15,8 @@ from benchmarks.machine import describe_machine
 from benchmarks.planted_changes import PLANTED, PlantedChange, plant
 from tasks.experiments.observe_arm import observe_arm
 from tasks.extensions.explain.tensors import compare_tensors
-from tasks.records import RunPlan, TensorComparison
+from tasks.records.observation import TensorComparison
+from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, resolve
 
 SMALL = ("steps=10", "max_target_length=64", "enable_checkpointing=false")
@@ -30,7 +31,7 @@ def plan_small(change: PlantedChange, out: Path) -> RunPlan:
     )
     plan = next(plan for plan in resolve(request, out) if plan.arm == "linen")
     flags = f"{plan.environment['XLA_FLAGS']} --xla_backend_optimization_level=0"  # the step itself runs three times
-    return plan.model_copy(update={"environment": {**plan.environment, "XLA_FLAGS": flags}})
+    return plan.replace(environment={**plan.environment, "XLA_FLAGS": flags})
 
 
 def find_roots(change: PlantedChange, scratch: Path, tree: Path) -> TensorComparison:
@@ -44,7 +45,7 @@ def find_roots(change: PlantedChange, scratch: Path, tree: Path) -> TensorCompar
         observe_arm(plan, folder, evaluated=EVALUATED)
     changed = scratch / "changed" / tree.name
     plant(change, tree)
-    observe_arm(plan.model_copy(update={"checkout": str(tree)}), changed, start=folder, evaluated=EVALUATED)
+    observe_arm(plan.replace(checkout=str(tree)), changed, start=folder, evaluated=EVALUATED)
     return compare_tensors(folder, changed, NAMES, starts_shared=True)
 
 

@@ -29,8 +29,8 @@ from configs.verdict_rules import DeviceKind, load_effects, load_tolerances, mak
 from tasks.diff.arms import ArmRuns
 from tasks.diff.time_rows import Circumstances, step_time_row
 from tasks.metrics.compute_facts import with_facts
-from tasks.records import RunRecord
-from tasks.scrape import scrape_run
+from tasks.records.run import RunRecord
+from tasks.scrape.read_log import scrape_run
 
 type Values = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ def draw_runs(system: System) -> System:
     for _ in range(DRAWN):
         which = rng.integers(len(levels))
         drawn.append(system.runs[which] / levels[which] * levels.mean() * np.exp(rng.normal(0, scatter)))
-    return system.model_copy(update={"runs": tuple(drawn)})
+    return system.replace(runs=tuple(drawn))
 
 
 def read_runs(system: System) -> dict[float, list[RunRecord]]:
@@ -105,8 +105,8 @@ def read_runs(system: System) -> dict[float, list[RunRecord]]:
                 path = Path(folder, "log.txt")
                 path.write_text(write_log(run * (1 + change)))
                 reading = scrape_run(path)
-                environment = reading.environment.model_copy(update={"device_kind": DEVICES[system.device]})
-                reading = reading.model_copy(update={"environment": environment})
+                environment = reading.environment.replace(device_kind=DEVICES[system.device])
+                reading = reading.replace(environment=environment)
                 record = RunRecord(plan=None, arm="a", label="a", commit=None, log="/a/log.txt", reading=reading)
                 found[change].append(with_facts(record))
     return dict(found)
@@ -157,8 +157,8 @@ def with_place(run: RunRecord, place: str) -> RunRecord:
     """Return the run as if its log named its nodes, unless they are unknown."""
     if place == "unknown":
         return run
-    environment = run.reading.environment.model_copy(update={"place": place})
-    return run.model_copy(update={"reading": run.reading.model_copy(update={"environment": environment})})
+    environment = run.reading.environment.replace(place=place)
+    return run.replace(reading=run.reading.replace(environment=environment))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ from benchmarks.machine import describe_machine
 from benchmarks.planted_changes import PLANTED, PlantedChange, plant
 from tasks.experiments.recordings import SIDES
 from tasks.experiments.same_function import RESULT, compare_functions
-from tasks.records import ArmOverrides, FunctionComparison, RunPlan
+from tasks.records.function import FunctionComparison
+from tasks.records.plan import ArmOverrides, RunPlan
 from tasks.resolve.plans import Request, resolve
 
 SMALL = ("max_target_length=64", "steps=12", "enable_checkpointing=false")
@@ -64,7 +65,7 @@ def plan_of(
         arms=ArmOverrides(software=tuple(f"{arm}:{package}" for package in packages)),
     )  # fmt: skip
     plan = next(plan for plan in resolve(request, folder) if plan.arm == arm)
-    return plan.model_copy(update={"checkout": str(tree), "identity": f"{plan.identity} {tree}"}) if tree else plan
+    return plan.replace(checkout=str(tree), identity=f"{plan.identity} {tree}") if tree else plan
 
 
 def measure(name: str, plans: tuple[RunPlan, RunPlan], folder: Path, *, is_benign: bool) -> Outcome:

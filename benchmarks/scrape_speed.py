@@ -86,7 +86,7 @@ def json_line(draw: random.Random, line: str) -> str:
 
 def read_ours(path: Path) -> int:
     """Read every field as a number; return the number of rows. All readers return that number."""
-    from tasks.scrape import scrape_run
+    from tasks.scrape.read_log import scrape_run
 
     run = scrape_run(path)
     assert run.coverage.complete
@@ -97,7 +97,7 @@ def read_ours(path: Path) -> int:
 def show_ours(path: Path, *, format_: Literal["table", "json"]) -> int:
     """Read every field as a number, and write a file as `maxview scrape --format … -o FILE` does."""
     from tasks.publish.terminal.scrape_output import show_reading
-    from tasks.scrape import scrape
+    from tasks.scrape.read_log import scrape
 
     reading = scrape(path)
     with tempfile.TemporaryDirectory() as folder:
@@ -161,7 +161,7 @@ def run_one(way: str, path: Path) -> None:
     """Read once in this process and print seconds, rows and peak memory as JSON. Imports are not counted."""
     if way in ("ours", "table", "json"):
         import tasks.publish.terminal.scrape_output
-        import tasks.scrape  # noqa: F401
+        import tasks.scrape.read_log  # noqa: F401
     if way == "polars":
         import polars  # noqa: F401
     wall, cpu = time.perf_counter(), time.process_time()

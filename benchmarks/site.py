@@ -28,8 +28,8 @@ from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_pair
 from tasks.publish.site.comparison_pages import build_site, publish_comparison
 from tasks.publish.site.index import PAGE
-from tasks.records import ComparisonRecord
-from tasks.store import Store, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store, open_store
 
 STEP = "I0418 18:10:00.{:06d} 135278194456384 metric_logger.py:196] completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, Tokens/s/device: {:.3f}, total_weights: 65536, loss: {:.3f}\n"  # noqa: E501
 NOISE = "I0418 18:10:00.{:06d} 135278194456384 checkpointing.py:{}] waiting for {} of the arrays that the step before has written: nothing to do yet\n"  # noqa: E501
@@ -81,7 +81,7 @@ def compare_example(pair: ExamplePair, folder: Path, store: Store) -> Comparison
     read = read_pair(files)
     arms = LoggedArms(names=pair.names, baseline=read.baseline, candidate=read.candidate)
     record = compare_pair(archive(arms, store), case=pair.case, aa=False, target="example")
-    return record.model_copy(update={"comparison": pair.comparison, "created": pair.created.isoformat()})
+    return record.replace(comparison=pair.comparison, created=pair.created.isoformat())
 
 
 def build(folder: Path, count: int) -> None:
@@ -92,7 +92,7 @@ def build(folder: Path, count: int) -> None:
     def put(number: int) -> ComparisonRecord:
         pair, record = known[number % len(known)]
         created = (pair.created + timedelta(days=7 * (number // len(known)))).isoformat()
-        record = record.model_copy(update={"id": f"{number:010x}", "created": created})
+        record = record.replace(id=f"{number:010x}", created=created)
         store.comparison(record.comparison, record.case, record.id).write_comparison(record)
         return record
 

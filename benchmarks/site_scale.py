@@ -28,8 +28,9 @@ from tasks.ingest.example_logs import example_pairs
 from tasks.publish.site.comparison_pages import publish_comparison, read_runs_by_name
 from tasks.publish.site.index import PAGE, index_comparison
 from tasks.publish.site.index_page import add_results, update_index
-from tasks.records import ComparisonRecord, RunRecord
-from tasks.store import Store, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run import RunRecord
+from tasks.store.store import Store, open_store
 
 SERVER = Path(__file__).parents[1] / "tests/standins/gcs.py"
 CASES, PAIRS, BRANCHES = 16, 2, 40  # per night; every eighth night's second pair is of another branch
@@ -54,9 +55,9 @@ def fill(store: Store, folder: Path, count: int) -> tuple[ComparisonRecord, list
             "verdict": ("same", "same", "same", "unknown", "regressed", "improved", "changed")[number % 7],
             "headline": "no difference in 14 metrics; 3 are not judged, because one run of each is too few",
         }
-        results.append(one.model_copy(update=changes))
+        results.append(one.replace(**changes))
     update_index(store, add_results(results, {}))
-    return record.model_copy(update={"created": datetime.now(UTC).isoformat()}), runs
+    return record.replace(created=datetime.now(UTC).isoformat()), runs
 
 
 def publish_more(record: ComparisonRecord, runs: list[RunRecord], store: Store) -> list[float]:
@@ -64,7 +65,7 @@ def publish_more(record: ComparisonRecord, runs: list[RunRecord], store: Store) 
     seconds = []
     for number in range(MORE):
         began = time.perf_counter()
-        publish_comparison(record.model_copy(update={"id": f"f{number:09x}"}), store, runs)
+        publish_comparison(record.replace(id=f"f{number:09x}"), store, runs)
         seconds.append(time.perf_counter() - began)
     return seconds
 

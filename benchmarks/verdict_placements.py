@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from benchmarks.verdict_power import RULES, Rng, Values
 from benchmarks.verdict_regimes import PLAN
 from tasks.diff.compare_runs import diff
-from tasks.records import RunRecord
-from tasks.scrape import scrape_run
+from tasks.records.run import RunRecord
+from tasks.scrape.read_log import scrape_run
 
 STEPS, STEP_S, TOKENS = 50, 0.25, 2048
 START = datetime(2026, 11, 16, 8)
@@ -133,9 +133,9 @@ def write_log(seconds: Values, gaps: Values, start: datetime) -> str:
 def read_log(path: Path, arm: str) -> RunRecord:
     """Return the run of a log, with the plan and the device that our own launcher would record."""
     reading = scrape_run(path)
-    environment = reading.environment.model_copy(update={"device_kind": "TPU v6 lite"})
-    reading = reading.model_copy(update={"environment": environment})
-    plan = PLAN.model_copy(update={"arm": arm})
+    environment = reading.environment.replace(device_kind="TPU v6 lite")
+    reading = reading.replace(environment=environment)
+    plan = PLAN.replace(arm=arm)
     return RunRecord(plan=plan, arm=arm, label=arm, commit=None, log=str(path), reading=reading)
 
 

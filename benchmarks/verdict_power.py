@@ -34,7 +34,9 @@ from tasks.extensions.history.prior import difference_of
 from tasks.metrics.merged_steps import refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import STEP_SCHEMA, Environment, RunReading, RunRecord, StepLevels
+from tasks.records.log_reading import STEP_SCHEMA, Environment, RunReading
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import StepLevels
 from tasks.scrape.read_log import scrape_run
 
 type Values = NDArray[np.float64]
@@ -222,10 +224,8 @@ def choose_runs(regime: str, steps: int, count: int, rng: Rng) -> NDArray[np.int
 
 def slow_down(levels: StepLevels, factor: float) -> StepLevels:
     """Return a run's levels as if all steps took `factor` times as long."""
-    quick, middle = (
-        level.model_copy(update={"seconds": factor * level.seconds}) for level in (levels.quick, levels.middle)
-    )
-    return levels.model_copy(update={"quick": quick, "middle": middle})
+    quick, middle = (level.replace(seconds=factor * level.seconds) for level in (levels.quick, levels.middle))
+    return levels.replace(quick=quick, middle=middle)
 
 
 @cache

@@ -27,7 +27,8 @@ from tasks.diff.time_rows import Circumstances, decide_levels
 from tasks.metrics.merged_steps import PRINTED_UNIT_S, refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import RunPlan, StepLevels
+from tasks.records.plan import RunPlan
+from tasks.records.run_facts import StepLevels
 
 STEPS = 100
 PAIRS = (0, 8, 20)
@@ -159,8 +160,8 @@ def judge_regime(name: str, runs: int, trials: int) -> Iterator[str]:
 
 def place(arm: ArmRuns) -> ArmRuns:
     """Return the arm with a plan in its runs, as if our own launcher had run them."""
-    runs = tuple(run.model_copy(update={"plan": PLAN}) for run in arm.runs)
-    return arm.model_copy(update={"runs": runs})
+    runs = tuple(run.replace(plan=PLAN) for run in arm.runs)
+    return arm.replace(runs=runs)
 
 
 def draw_arms(regime: Regime, rng: Rng, runs: int) -> Values:

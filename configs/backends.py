@@ -101,6 +101,8 @@ def take_section(value: Any) -> Any:
     """
     if not isinstance(value, dict) or not isinstance(value.get("backend"), str) or value["backend"] not in BACKENDS:
         return value
+    if value.get("launch"):  # the fields of a target: a file has no such key
+        return value
     backend, model = value["backend"], settings_model(value["backend"])
     expected = {backend} if any(field.is_required() for field in model.model_fields.values()) else set()
     for name in expected ^ {name for name in BACKENDS if value.get(name)}:

@@ -90,10 +90,8 @@ class CommandTemplate(Frozen):
 
     def fill(self, values: Mapping[str, str]) -> "CommandTemplate":
         """Return the template with its placeholders replaced by values."""
-        return self.model_copy(
-            update={
-                "argv": tuple(word.format_map(values) for word in self.argv),
-                "environment": {name: text.format_map(values) for name, text in self.environment.items()},
-                "resume": tuple(word.format_map(values) for word in self.resume),
-            }
+        return self.replace(
+            argv=tuple(word.format_map(values) for word in self.argv),
+            environment={name: text.format_map(values) for name, text in self.environment.items()},
+            resume=tuple(word.format_map(values) for word in self.resume),
         )

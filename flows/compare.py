@@ -58,16 +58,14 @@ from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.kept_programs import have_programs
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
-from tasks.records import (
-    CheckpointCommitted,
-    CheckpointProof,
-    ComparisonRecord,
-    FunctionComparison,
-    HostTimes,
-    ProgramTimes,
-    RunPlan,
-    RunRecord,
-)
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.function import FunctionComparison
+from tasks.records.host_times import HostTimes
+from tasks.records.log_reading import CheckpointCommitted
+from tasks.records.plan import RunPlan
+from tasks.records.program_times import ProgramTimes
+from tasks.records.run import RunRecord
 from tasks.resolve.options import EXPERIMENTS, INTERLEAVE_S, CompareOptions, Experiment
 from tasks.resolve.plans import Request, request_comparison, with_seed
 from tasks.services.costs import AFTER, RUN, note_cost, tell_cost
@@ -97,7 +95,7 @@ from tasks.services.prefect_ui import (
 from tasks.services.pull_request import parse_pull_request
 from tasks.services.running_jobs import Jobs, Stopped, held_job, held_run
 from tasks.services.slices import slice_of
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 from tasks.verify.steps_to_prove import find_unverified
 
 CASE_STEPS = CaseSteps(blessed_step, compare_checkpoints_step, compare_kept_programs_step)
@@ -157,10 +155,10 @@ def compare_cases(
     """
     began = time.monotonic()
     if only:
-        request = request.model_copy(update={"repeats": 1})
+        request = request.replace(repeats=1)
     repeats = request.repeats or load_comparison(request.comparison).repeats
     # Resolve all possible repeats now, because a branch may move before the later ones run.
-    most = request.model_copy(update={"repeats": max(repeats, patience.most)}) if patience else request
+    most = request.replace(repeats=max(repeats, patience.most)) if patience else request
     all_plans = resolve_step(most, store)
     plans = [plan for plan in all_plans if plan.repeat < repeats]
     tag_run(request.comparison, [*dict.fromkeys(plan.case for plan in plans)], plans[0].target, [request.arms.branch])
@@ -201,11 +199,11 @@ def compare_cases(
             runs = assemble_case(own, trained, store, cases=cases_in_all, steps=CASE_STEPS)
             records = list(runs.runs)
             if have_programs(records, store) or plans_of(records) is None:
-                runs = runs.model_copy(update={"turns": time_programs_of(runs, store, jobs, interleave_s)})
-            runs = runs.model_copy(update={"host": time_hosts_of(runs, store, interleave_s)})
-            runs = runs.model_copy(update={"function": compare_functions_of(request, runs, store)})
+                runs = runs.replace(turns=time_programs_of(runs, store, jobs, interleave_s))
+            runs = runs.replace(host=time_hosts_of(runs, store, interleave_s))
+            runs = runs.replace(function=compare_functions_of(request, runs, store))
             if runs.function is not None and data_may_differ(runs):
-                runs = runs.model_copy(update={"data": compare_data_step(request, runs, store)})
+                runs = runs.replace(data=compare_data_step(request, runs, store))
             runs = with_evidence(runs, store)
             if is_new:
                 note_cost(AFTER, own[0], time.monotonic() - started)
@@ -237,7 +235,7 @@ def compare_cases(
 
 def with_gate(record: ComparisonRecord, gate: Sequence[GateRule]) -> ComparisonRecord:
     """Return the comparison, judged by a gate if there is one."""
-    return record.model_copy(update={"gate": judge_gate(record, gate)})
+    return record.replace(gate=judge_gate(record, gate))
 
 
 def converge_cases(
@@ -460,7 +458,7 @@ def run_until_decided(
     the total runs per arm of the next comparison (None: stop), and the reason.
     """
     for number in count(1):
-        result = look(runs.model_copy(update={"look": number}))
+        result = look(runs.replace(look=number))
         repeats = sum(run.arm == runs.runs[-1].arm for run in runs.runs)
         following = decide(result, repeats)
         numbers = range(repeats, following.repeats or repeats)
@@ -468,5 +466,5 @@ def run_until_decided(
         EVENTS.put(Replanned(plans, following.why))
         if not plans:
             break
-        runs = runs.model_copy(update={"runs": (*runs.runs, *run(plans))})
+        runs = runs.replace(runs=(*runs.runs, *run(plans)))
     return result

@@ -53,28 +53,25 @@ from tasks.programs.compare_lowered import compare_program_files
 from tasks.publish.markdown.elements import artifact_key
 from tasks.publish.page.convergence import convergence_page
 from tasks.publish.terminal.convergence import show_convergence
-from tasks.records import (
-    CheckpointDifference,
-    CheckpointProof,
-    ComparisonRecord,
-    FunctionComparison,
-    HostTimes,
-    ProgramExplanation,
-    ProgramTimes,
-    RunEnded,
-    RunPlan,
-    RunRecord,
-    StepCompleted,
-)
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.convergence import ConvergenceRecord
 from tasks.records.data import DataComparison
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.function import FunctionComparison
+from tasks.records.host_times import HostTimes
+from tasks.records.log_reading import RunEnded, StepCompleted
 from tasks.records.observation import LOG, PROGRAM
+from tasks.records.plan import RunPlan
+from tasks.records.program_times import ProgramTimes
+from tasks.records.run import RunRecord
 from tasks.resolve.blessed import blessed_runs
 from tasks.resolve.options import Experiment
 from tasks.resolve.plans import Request, resolve
 from tasks.services.events import EVENTS, Comparing, Progressed
 from tasks.services.outage import outlast, unless_away
-from tasks.store import Store
+from tasks.store.store import Store
 from tasks.verify.verification import verify_saved
 
 PROGRESS_EVERY_S = 1.0  # seconds; minimum between two updates of a progress artifact
@@ -206,7 +203,7 @@ def adopt_runs(runs: Sequence[RunRecord], plans: Sequence[RunPlan]) -> list[RunR
     """Return runs of earlier requests, with the names of this request. plans: one per arm."""
     named = {plan.arm: plan for plan in plans}
     return [
-        adopt_run(run, named[run.arm].model_copy(update={"argv": run.plan.argv}))
+        adopt_run(run, named[run.arm].replace(argv=run.plan.argv))
         for run in runs
         if run.plan is not None and run.arm in named
     ]
@@ -220,13 +217,13 @@ def converge_step(
     arms = list(dict.fromkeys(run.arm for run in runs))
     sides = [
         [
-            loss_curve(run.reading).model_copy(update={"name": f"{arm}, seed {seed}"})
+            loss_curve(run.reading).replace(name=f"{arm}, seed {seed}")
             for seed, run in enumerate(run for run in runs if run.arm == arm)
         ]
         for arm in arms
     ]
     record = judge_convergence(*sides, target=target_loss, same_seeds=True)
-    record = record.model_copy(update={"subject": f"{case}: {arms[1]} beside {arms[0]}"})
+    record = record.replace(subject=f"{case}: {arms[1]} beside {arms[0]}")
     comparison = next(run.plan.comparison for run in runs if run.plan)
     name = f"convergence/{comparison}/{case}.html"
     store.files.write(name, convergence_page(record).encode())
@@ -318,7 +315,7 @@ def experiments_step(
     try:
         program = compare_program_files(paths[0], paths[1], names, roots)
         if here is not plans:
-            program = program.model_copy(update={"sentence": f"{program.sentence}; {stands_for}"})
+            program = program.replace(sentence=f"{program.sentence}; {stands_for}")
         get_run_logger().info("%s", program.sentence)
     except ValueError as error:  # the experiments tell why nothing is known
         get_run_logger().warning("the programs are not compared: %s", error)

@@ -22,7 +22,7 @@ from tasks.services.prefect_ui import (
     with_parameters_of,
     with_plain_parameters,
 )
-from tasks.store import open_store
+from tasks.store.store import open_store
 
 
 @unless_named

@@ -8,9 +8,10 @@ from flows.step_parts import IO
 from tasks.diff.compare_case import read_past_noise
 from tasks.diff.compare_logs import LogArguments, archive, case_runs, compare_pair
 from tasks.ingest.given_logs import open_arms
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run import RunRecord
 from tasks.resolve.options import IngestOptions
-from tasks.store import Store
+from tasks.store.store import Store
 
 
 @task(name="scrape", task_run_name="read the logs", **IO)

@@ -15,11 +15,12 @@ from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.markdown.artifacts import artifact_rows, summary_description, summary_markdown
 from tasks.publish.markdown.elements import artifact_key
 from tasks.publish.site.comparison_pages import publish_comparison
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Compared
 from tasks.services.outage import outlast
 from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
-from tasks.store import Store
+from tasks.store.store import Store
 
 TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")  # variables with GitHub's token; the first one set is used
 TOKEN_BLOCK = "maxview-github-token"  # name of a Prefect Secret block with the token

@@ -7,7 +7,7 @@ from prefect import flow, get_run_logger
 from tasks.launch.owners import unforgotten
 from tasks.resolve.options import DEFAULT_OUT, Out
 from tasks.services.flow_runs import is_alive_after_all, life_of, stop_jobs
-from tasks.store import open_store
+from tasks.store.store import open_store
 
 HEARTBEATS_S = 60.0  # time in which a flow run that is alive sends two heartbeats
 

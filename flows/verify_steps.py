@@ -9,7 +9,7 @@ from prefect.logging import get_run_logger
 
 from flows.step_parts import IO, show_text
 from tasks.publish.markdown.proofs import proof_rows, proofs_headline, proofs_markdown
-from tasks.records import CheckpointProof
+from tasks.records.checkpoint_proof import CheckpointProof
 from tasks.services.outage import outlast
 from tasks.verify.steps_to_prove import find_steps_since, prove
 

@@ -15,9 +15,13 @@ from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import publish_night
-from tasks.records import CellResult, Commit, ComparisonRecord, NightCell, NightPlan, RunRecord
-from tasks.scrape import LogFormatError
-from tasks.store import Store, open_store, safe_name
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.night import CellResult, NightCell, NightPlan
+from tasks.records.plan import Commit
+from tasks.records.run import RunRecord
+from tasks.scrape.window import LogFormatError
+from tasks.store.names import safe_name
+from tasks.store.store import Store, open_store
 
 TARGET = "example"  # name of the target in the comparisons of generated logs; no such target exists
 QUESTION = "An example: these logs are made up."
@@ -77,12 +81,12 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
         sides.append([(file, False) for file in files])
     read = read_arms(*sides)
     runs = archive(LoggedArms(names=pair.names, baseline=read.baseline, candidate=read.candidate), store)
-    record = compare_pair(runs, case=pair.case, aa=False, target=TARGET).model_copy(
-        update={"comparison": pair.comparison, "created": pair.created.isoformat(), "question": QUESTION}
+    record = compare_pair(runs, case=pair.case, aa=False, target=TARGET).replace(
+        comparison=pair.comparison, created=pair.created.isoformat(), question=QUESTION
     )
     by_one_run = any(row.level and row.evidence == ONE_RUN and row.verdict != "same" for row in record.rows)
     if by_one_run and not record.has_died:
-        record = record.model_copy(update={"next_step": make_step(record, "logs", _write_further_logs(pair, store))})
+        record = record.replace(next_step=make_step(record, "logs", _write_further_logs(pair, store)))
     if pair.commits:
         record = _add_commits(record, runs, pair.commits, store)
     publish_comparison(record, store)
@@ -110,13 +114,13 @@ def _add_commits(
     *own, base = commits
     shas = {record.baseline.name: base.sha, record.candidate.name: own[0].sha}
     for run in runs:
-        store.run_of_log(run.log).write_record(run.model_copy(update={"commit": shas[run.arm]}))
+        store.run_of_log(run.log).write_record(run.replace(commit=shas[run.arm]))
     sides = {side: getattr(record, side) for side in ("baseline", "candidate")}
     labelled = {
-        side: arm.model_copy(update={"commit": shas[arm.name], "label": f"{arm.name} · {shas[arm.name][:9]}"})
+        side: arm.replace(commit=shas[arm.name], label=f"{arm.name} · {shas[arm.name][:9]}")
         for side, arm in sides.items()
     }
-    return record.model_copy(update={**labelled, "commits": {record.candidate.name: tuple(own)}})
+    return record.replace(**labelled, commits={record.candidate.name: tuple(own)})
 
 
 def _write_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, str], store: Store) -> None:
@@ -142,6 +146,6 @@ def _write_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, 
         )
         for cell, record in zip(cells, records, strict=True)
     ]
-    night = finish_night(plan, results, store).model_copy(update={"ended": records[-1].created})
+    night = finish_night(plan, results, store).replace(ended=records[-1].created)
     store.files.write(f"nightly/{day}/record.json", night.model_dump_json(indent=1).encode())
     publish_night(store, night)

@@ -23,7 +23,8 @@ from tasks.launch.job import find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.maxtext_trainer import PYTHON_VARIABLE
 from tasks.services.embedded_server import IDLE_S, explain_home, find_embedded
-from tasks.store import StoreError, check_writable
+from tasks.store.atomic import StoreError
+from tasks.store.store import check_writable
 
 State = Literal["ok", "optional", "missing"]
 SIGNS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}

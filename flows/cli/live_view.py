@@ -24,16 +24,11 @@ from tasks.launch.backend import LaunchedRun, Restarted
 from tasks.launch.logs import LogLine
 from tasks.publish.content.compared_code import describe_planned_code
 from tasks.publish.content.page_address import PublishedPage
-from tasks.records import (
-    CheckpointCommitted,
-    CheckpointProof,
-    CheckpointStarted,
-    ComparisonRecord,
-    RunEnded,
-    RunPlan,
-    StepCompleted,
-)
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.compared_case import ComparisonRecord
 from tasks.records.convergence import ConvergenceRecord
+from tasks.records.log_reading import CheckpointCommitted, CheckpointStarted, RunEnded, StepCompleted
+from tasks.records.plan import RunPlan
 from tasks.records.text import escape_rich, visible
 from tasks.services.events import (
     Compared,

@@ -55,9 +55,7 @@ def _continue_other_run(setup: Setup, program: CompiledStep, other: epath.Path, 
         result["restored_step"] = first
         written = setup
         if record["implementation"] != api.name:
-            written = declare_state(
-                config, make_api(config.model_copy(update={"pure_nnx": not config.pure_nnx})), setup.mesh
-            )
+            written = declare_state(config, make_api(config.replace(pure_nnx=not config.pure_nnx)), setup.mesh)
         abstract = written.api.to_tree(written.arrays)
         difference = tree_difference(reader, first, abstract)
         if difference:

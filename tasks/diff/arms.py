@@ -9,7 +9,11 @@ from tasks.metrics.merged_steps import step_table, waited_per_step
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.time_account import is_steady
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import ArmSummary, Curve, Restore, RunFacts, RunReading, RunRecord, TimeAccount
+from tasks.records.checkpoint_proof import Restore
+from tasks.records.compared_case import ArmSummary, Curve
+from tasks.records.log_reading import RunReading
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import RunFacts, TimeAccount
 
 
 class ArmRuns(Frozen):
@@ -59,7 +63,7 @@ def summarise(arm: ArmRuns) -> ArmSummary:
     dead, plan = arm.dead, arm.first.plan
     shown = (dead or arm.first).reading
     number = next((number for number, run in enumerate(arm.runs) if run is dead), 0)
-    cause = shown.error.model_copy(update={"run": number}) if dead and shown.error else None
+    cause = shown.error.replace(run=number) if dead and shown.error else None
     return ArmSummary(
         name=arm.name,
         label=arm.label,
@@ -89,7 +93,7 @@ def _resumed_from(reading: RunReading) -> tuple[Restore, ...]:
 
 def numbered[T: Frozen](item: T, run: int) -> T:
     """Return a copy of a record from a log with the number of its run in the arm, from 0."""
-    return item.model_copy(update={"run": run})
+    return item.replace(run=run)
 
 
 def know_waits(arms: Arms) -> bool:
@@ -133,6 +137,6 @@ def times_of(arm: ArmRuns) -> list[TimeAccount]:
     for number, (run, facts) in enumerate(zip(arm.runs, arm.facts, strict=True)):
         if account := facts.account:
             parts = [(part, part.source and numbered(part.source, number)) for part in account.parts]
-            changes = {"parts": tuple(part.model_copy(update={"source": place}) for part, place in parts)}
-            accounts.append(account.model_copy(update=changes | {"arm": arm.name, "run_name": run.reading.name}))
+            changes = {"parts": tuple(part.replace(source=place) for part, place in parts)}
+            accounts.append(account.replace(**(changes | {"arm": arm.name, "run_name": run.reading.name})))
     return [account for account in accounts if is_steady(account)] or accounts

@@ -10,9 +10,12 @@ from tasks.diff.compare_case import CaseRuns, case_id
 from tasks.diff.cover_change import cover_runs
 from tasks.observe.earlier_runs import name_cases
 from tasks.programs.kept_programs import compare_kept_programs, have_programs
-from tasks.records import CheckpointDifference, ProgramExplanation, RunPlan, RunRecord
+from tasks.records.compared_checkpoints import CheckpointDifference
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.blessed import blessed_runs
-from tasks.store import Store
+from tasks.store.store import Store
 from tasks.verify.compare_checkpoints import compare_arms, find_common, find_frozen
 from tasks.verify.verification import Progress
 
@@ -69,7 +72,7 @@ def complete_case(case: CaseRuns, store: Store, steps: CaseSteps | None = None) 
     coverage = name_cases(coverage, plan, store) if plan is not None else coverage
     runs = case.runs if checkpoints is None or checkpoints.equal else with_frozen(case.runs, store)
     changes = {"checkpoints": checkpoints, "program": program, "coverage": coverage, "runs": runs}
-    return case.model_copy(update=changes)
+    return case.replace(**changes)
 
 
 def with_frozen(runs: Sequence[RunRecord], store: Store) -> tuple[RunRecord, ...]:
@@ -84,4 +87,4 @@ def with_frozen(runs: Sequence[RunRecord], store: Store) -> tuple[RunRecord, ...
     if left is None or right is None or left[1] != right[1]:
         return tuple(runs)
     known = {id(run): frozen for (run, _), (frozen, _) in zip(sides, (left, right), strict=True)}
-    return tuple(run.model_copy(update={"frozen": known[id(run)]}) if id(run) in known else run for run in runs)
+    return tuple(run.replace(frozen=known[id(run)]) if id(run) in known else run for run in runs)

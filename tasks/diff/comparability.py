@@ -15,7 +15,7 @@ from tasks.diff.run_events import find_deaths, find_reading_gaps, find_recompile
 from tasks.diff.same_code import find_commits, find_other_code, find_other_trainers, find_shared_start
 from tasks.diff.settings_without_effect import find_missing_effects, find_variation
 from tasks.diff.undeclared_differences import find_environment_differences, find_work_differences
-from tasks.records import Finding
+from tasks.records.compared_case import Finding
 
 ORDER = ("blocks", "qualifies", "note")
 # The other kinds need a trained run.

@@ -13,20 +13,17 @@ from tasks.diff.floors import run_one_executable
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
-from tasks.records import (
-    ChangeCoverage,
-    CheckpointDifference,
-    CodeVersion,
-    Commit,
-    ComparisonRecord,
-    FunctionComparison,
-    HostTimes,
-    ProgramExplanation,
-    ProgramTimes,
-    RunRecord,
-)
+from tasks.records.change import ChangeCoverage
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.data import DataComparison
-from tasks.store import Store
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.function import FunctionComparison
+from tasks.records.host_times import HostTimes
+from tasks.records.plan import CodeVersion, Commit
+from tasks.records.program_times import ProgramTimes
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 
 
 class CaseRuns(Frozen):
@@ -78,7 +75,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
     )
     code = {run.arm: run.plan.version for run in case.runs if run.plan is not None and run.plan.version is not None}
     headline = add_code_note(record.headline, [code[arm] for arm in rules.arms if arm in code])
-    return record.model_copy(update={"commits": case.commits, "code": code, "headline": headline})
+    return record.replace(commits=case.commits, code=code, headline=headline)
 
 
 def add_code_note(headline: str, code: Sequence[CodeVersion]) -> str:

@@ -17,11 +17,14 @@ from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
 from tasks.ingest.log_causes import with_cause, with_place
 from tasks.metrics.compute_facts import with_facts
-from tasks.records import ComparisonRecord, NextStep, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.next_step import NextStep
+from tasks.records.run import RunRecord
 from tasks.resolve.arm_config import find_unfit_cases
-from tasks.scrape import copy_log
-from tasks.store import Store, check_name, safe_name
+from tasks.scrape.read_log import copy_log
 from tasks.store.mirror import out_option
+from tasks.store.names import check_name, safe_name
+from tasks.store.store import Store
 
 INGEST = "ingest"  # the name of every comparison of logs
 SUGGESTED = "linen-vs-nnx"  # the comparison that a suggested command runs; it needs this machine only, no checkout
@@ -114,7 +117,7 @@ def compare_pair(
         baseline=tuple(r.log for r in baseline), candidate=tuple(r.log for r in candidate)
     )
     runs = case_runs(records, case=case, target=target, aa=aa, tolerances=tolerances)
-    runs = runs.model_copy(update={"instead": instead_of(target, past or {})})
+    runs = runs.replace(instead=instead_of(target, past or {}))
     record = compare_case(runs, past=past)
     if arguments.baseline == arguments.candidate:  # one saved page: new logs of one side need a place beside its own
         arguments = LogArguments(
@@ -123,7 +126,7 @@ def compare_pair(
     again = ["maxview", "ingest", *name_logs(arguments.baseline, arguments.candidate)]
     again += options_of(case, target, tolerances, aa=aa)
     place = out_option(records[0].log.rpartition("/runs/")[0])
-    return record.model_copy(update={"next_step": next_of_logs(record, again, place)})
+    return record.replace(next_step=next_of_logs(record, again, place))
 
 
 def instead_of(target: str | None, past: Mapping[str, Past]) -> str:

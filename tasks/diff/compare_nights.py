@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from tasks.records import CellResult, NightChange, NightPlan, NightRecord, NightTwins
-from tasks.records.night import COUNTED
-from tasks.store import Store
+from tasks.records.night import COUNTED, CellResult, NightChange, NightPlan, NightRecord, NightTwins
 from tasks.store.nights import FOLDER, read_nights
+from tasks.store.store import Store
 
 
 def finish_night(

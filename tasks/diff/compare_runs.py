@@ -51,22 +51,16 @@ from tasks.metrics.result_metrics import (
 )
 from tasks.metrics.table import BY_NAME, METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
-from tasks.records import (
-    ChangeCoverage,
-    CheckpointDifference,
-    ComparisonRecord,
-    Finding,
-    Floor,
-    FunctionComparison,
-    HostTimes,
-    MetricDiff,
-    ProgramExplanation,
-    ProgramTimes,
-    RunPlan,
-    RunRecord,
-    Verdict,
-)
+from tasks.records.change import ChangeCoverage
+from tasks.records.compared_case import ComparisonRecord, Finding, Floor, MetricDiff, Verdict
+from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.data import DataComparison
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.function import FunctionComparison
+from tasks.records.host_times import HostTimes
+from tasks.records.plan import RunPlan
+from tasks.records.program_times import ProgramTimes
+from tasks.records.run import RunRecord
 from tasks.records.text import MEGA, show_number
 from tasks.verify.saves import lives_of
 
@@ -121,9 +115,9 @@ def diff(
     findings += find_disagreement(turns, rules.effects)
     floors = floors_of(arms, program, function)
     proved, excuse = run_one_executable(arms, floors), excuse_of(arms, floors)
-    circumstances = (circumstances or Circumstances()).model_copy(update={"excuse": excuse})
+    circumstances = (circumstances or Circumstances()).replace(excuse=excuse)
     if any(finding.effect == "blocks" for finding in findings):
-        circumstances = circumstances.model_copy(update={"instead": NO_USE})
+        circumstances = circumstances.replace(instead=NO_USE)
     judged = CurveContext(
         rules=rules, proved=proved, other_draws=draws_differ(arms), instead=circumstances.instead, among=len(compared),
         rounding=rounding_band(arms, rules),
@@ -143,7 +137,7 @@ def diff(
     modes = describe_modes(arms) if time_row.verdict in ("regressed", "improved") else ""
     host_words = "; ".join(filter(None, (host_words, modes)))
     if host_words:
-        time_row = time_row.model_copy(update={"reason": f"{host_words}: {time_row.reason}"})
+        time_row = time_row.replace(reason=f"{host_words}: {time_row.reason}")
     cpu_row = cpu_time_row(arms, rules, shared)
     if function is not None and function.answer == "same" and any(finding.kind in OF_WORK for finding in findings):
         time_row, cpu_row = say_per_token(time_row), cpu_row and say_per_token(cpu_row)
@@ -154,7 +148,7 @@ def diff(
     if proved and host is not None:
         time_row = judge_by_host(time_row, host)
         cpu_row = cpu_row and judge_by_host(cpu_row, host)
-    evaluated = decide_values(evaluations, judged.model_copy(update={"proved": equal}))
+    evaluated = decide_values(evaluations, judged.replace(proved=equal))
     evaluated, values = (
         one and decide_by_data(one, batches, data)
         for one in (excuse_rounding(one, loss, function) for one in (evaluated, decide_values(others, judged)))
@@ -191,8 +185,8 @@ def diff(
         target=target,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         question=rules.question,
-        baseline=summarise(left).model_copy(update={"lives": lives_of(left.runs, right.runs)}),
-        candidate=summarise(right).model_copy(update={"lives": lives_of(right.runs, left.runs)}),
+        baseline=summarise(left).replace(lives=lives_of(left.runs, right.runs)),
+        candidate=summarise(right).replace(lives=lives_of(right.runs, left.runs)),
         verdict=verdict,
         headline=headline,
         findings=tuple(findings),
@@ -238,7 +232,7 @@ def effects_of(rules: VerdictRules, function: FunctionComparison | None) -> Effe
 def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
     """Return the row. If it is *changed* and the comparison's file allows that, the row gets the reason in the file."""
     why = rules.allowed.get(BY_NAME[row.metric].tolerance, "")
-    return row.model_copy(update={"allowed": why}) if why and row.verdict == "changed" else row
+    return row.replace(allowed=why) if why and row.verdict == "changed" else row
 
 
 def conclude(

@@ -14,7 +14,8 @@ from tasks.diff.observed import Observations, contrast, notice
 from tasks.diff.parity import MetricParity, is_compared
 from tasks.metrics.merged_steps import have_equal_times, is_exact, last_of_each_step, place_of_row
 from tasks.metrics.printed import printed_units
-from tasks.records import RunRecord, Source
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tasks.records.text import counted
 
 SECONDS = ("seconds", "step_time_s")  # column of the step time in the log, and in the metrics file

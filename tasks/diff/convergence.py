@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tasks.diff.distributions import student_below, student_quantile
 from tasks.diff.effect import move_together
-from tasks.records import Verdict
+from tasks.records.compared_case import Verdict
 from tasks.records.convergence import MIN_SEEDS, Band, ConvergenceRecord, ConvergenceRow, LossCurve, Oddity, Shape
 from tasks.records.text import counted, show_interval
 
@@ -180,7 +180,7 @@ def _row_of_target(
             each=(tuple(sides[0]), tuple(sides[1])),
         )  # fmt: skip
     left, right = (np.log(np.array(side, dtype=float)) for side in sides)
-    return _decide("to_target", left, right, same_seeds=same_seeds).model_copy(update={"title": title})
+    return _decide("to_target", left, right, same_seeds=same_seeds).replace(title=title)
 
 
 def _decide(metric: str, left: Values, right: Values, *, same_seeds: bool = False) -> ConvergenceRow:

@@ -13,19 +13,13 @@ from typing import Any
 from tasks.diff.arms import Arms
 from tasks.diff.metric_rows import make_row
 from tasks.metrics.result_metrics import CHANGE
-from tasks.records import (
-    ComparisonRecord,
-    Decision,
-    Floor,
-    FunctionComparison,
-    LoopRecord,
-    Measured,
-    MetricDiff,
-    Observation,
-    RunPlan,
-    RunRecord,
-)
 from tasks.records.change import ChangeCoverage, ChangedCode, ChangedStatement, ListedLine, RanLines, UnseenLines
+from tasks.records.compared_case import ComparisonRecord, Decision, Floor, MetricDiff
+from tasks.records.function import FunctionComparison
+from tasks.records.observation import LoopRecord, Observation
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
 from tasks.records.text import counted
 from tasks.resolve.changed_code import changed_between, find_readers
 
@@ -128,7 +122,7 @@ def doubt_programs(
 
 def _add(coverage: ChangeCoverage | None, gaps: tuple[str, ...], doubts: tuple[str, ...]) -> ChangeCoverage | None:
     found = coverage or ChangeCoverage()
-    found = found.model_copy(update={"gaps": (*found.gaps, *gaps), "doubts": (*found.doubts, *doubts)})
+    found = found.replace(gaps=(*found.gaps, *gaps), doubts=(*found.doubts, *doubts))
     return found if found != ChangeCoverage() else None
 
 

@@ -12,9 +12,10 @@ from tasks.diff.parity import DATA_COLUMNS
 from tasks.diff.setting_differences import kind_of_key
 from tasks.metrics.merged_steps import last_of_each_step
 from tasks.metrics.result_metrics import DATA
-from tasks.records import Decision, Measured, MetricDiff
+from tasks.records.compared_case import Decision, MetricDiff
 from tasks.records.data import DataComparison, DataKind
 from tasks.records.function import show_relative
+from tasks.records.run_facts import Measured
 from tasks.records.text import counted
 
 
@@ -125,7 +126,5 @@ def decide_by_data(decision: Decision, data: DataDifference | None, recorded: Da
         data.kind == "other" or (recorded is not None and recorded.are_equal is False)
     ):
         reason = f"{tell_data(data)}: {decision.reason}"
-        return decision.model_copy(update={"verdict": "changed", "reason": reason, "runs_wanted": None})
-    return decision.model_copy(
-        update={"verdict": "unknown", "reason": f"{tell_data(data)}: {decision.reason}", "runs_wanted": None}
-    )
+        return decision.replace(verdict="changed", reason=reason, runs_wanted=None)
+    return decision.replace(verdict="unknown", reason=f"{tell_data(data)}: {decision.reason}", runs_wanted=None)

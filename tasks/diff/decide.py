@@ -6,7 +6,7 @@
 from math import isclose, isfinite, isnan, log10
 
 from configs.verdict_rules import Tolerance
-from tasks.records import Better, Decision, Verdict
+from tasks.records.compared_case import Better, Decision, Verdict
 
 MIN_REPEATS = 3  # fewest runs of an arm from which its noise can be estimated
 ONE_RUN = "one run of each"  # text of the weakest evidence for a verdict

@@ -14,8 +14,9 @@ from tasks.diff.decide_curves import compare_blocks
 from tasks.diff.metric_rows import make_row, not_judged
 from tasks.diff.parity import MetricParity
 from tasks.metrics.result_metrics import ROUNDING
-from tasks.records import Decision, Measured, MetricDiff, Verdict
+from tasks.records.compared_case import Decision, MetricDiff, Verdict
 from tasks.records.function import FunctionComparison, RoundingBand, RoundingError
+from tasks.records.run_facts import Measured
 
 # How many times further than two perturbed runs of one arm the arms' losses may part. Among equal functions the largest
 # factor measured was 1.9 (benchmarks/same_function.py).
@@ -48,7 +49,7 @@ def decide_loss(curves: MetricParity, decision: Decision, function: FunctionComp
         lower = "higher" if gap.difference > 0 else "lower"
         beyond = f"{distance:.0f} times what rounding explains"
         reason += f"; the loss is {abs(gap.difference):.4g} {lower} in {gap.steps}, {beyond}"
-    return decision.model_copy(update={"verdict": word, "reason": reason, "runs_wanted": None})
+    return decision.replace(verdict=word, reason=reason, runs_wanted=None)
 
 
 def _decide_one_function(decision: Decision, function: FunctionComparison, distance: float) -> Decision:
@@ -56,12 +57,12 @@ def _decide_one_function(decision: Decision, function: FunctionComparison, dista
         assert function.band is not None  # else the distance is infinite
         within = f"the losses part by {distance:.1f} times what a change of the last bit of the weights does"
         reason = f"{function.sentence}; {within}"
-        return decision.model_copy(update={"verdict": "same", "reason": reason, "runs_wanted": None})
+        return decision.replace(verdict="same", reason=reason, runs_wanted=None)
     if function.band is None:
-        return decision.model_copy(update={"reason": f"{function.sentence}; but {decision.reason}"})
+        return decision.replace(reason=f"{function.sentence}; but {decision.reason}")
     far = "by a value that is not finite" if distance == inf else f"by {distance:.0f} times what rounding explains"
     reason = f"the steps compute one function, and the curves part {far}: look at data, schedule, host"
-    return decision.model_copy(update={"verdict": "unknown", "reason": reason, "runs_wanted": None})
+    return decision.replace(verdict="unknown", reason=reason, runs_wanted=None)
 
 
 def measure_distance(curves: MetricParity, band: RoundingBand | None) -> float:
@@ -101,14 +102,12 @@ def excuse_rounding(decision: Decision | None, loss: Decision, function: Functio
         return decision
     if function.answer == "another" and decision.verdict in ("unknown", "improved"):
         reason = f"follows from another function: {decision.reason.partition(';')[0]}"
-        return decision.model_copy(update={"verdict": "changed", "reason": reason, "runs_wanted": None})
+        return decision.replace(verdict="changed", reason=reason, runs_wanted=None)
     if function.answer != "same" or loss.verdict != "same":
         return decision
     if decision.verdict == "same" or "NaN" in decision.reason:
         return decision
-    return decision.model_copy(
-        update={"verdict": "same", "reason": f"{UP_TO_ROUNDING}: {decision.reason}", "runs_wanted": None}
-    )
+    return decision.replace(verdict="same", reason=f"{UP_TO_ROUNDING}: {decision.reason}", runs_wanted=None)
 
 
 def rounding_row(arms: Arms, function: FunctionComparison | None) -> MetricDiff | None:

@@ -18,7 +18,7 @@ from tasks.diff.distributions import student_below, student_quantile
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.parity import LOSS_LIKE, MIN_STEPS, MetricParity
 from tasks.metrics.printed import Values
-from tasks.records import Decision, Verdict
+from tasks.records.compared_case import Decision, Verdict
 from tasks.records.text import counted
 
 ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
@@ -99,7 +99,7 @@ def decide_values(parities: Sequence[MetricParity], context: CurveContext) -> De
     saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
     names = ", ".join(parity.metric for parity, _ in judged)
     reason = f"{worst.reason}: {names}" if worst.verdict == "same" else "; ".join(saying)
-    return worst.model_copy(update={"reason": reason})
+    return worst.replace(reason=reason)
 
 
 def _decide_curve(
@@ -121,7 +121,7 @@ def _decide_curve(
     if broken := _judge_non_finite(curves):
         finite = curves.finite and _decide_curve(curves.finite, tolerance, context, chance_limit=chance_limit)
         if finite and broken[0] == "unknown" and finite.verdict in ("regressed", "changed"):
-            return finite.model_copy(update={"reason": f"{finite.reason}; {broken[1]}"})
+            return finite.replace(reason=f"{finite.reason}; {broken[1]}")
         return say(*broken)
     if parity.first is None and not curves.varies:
         several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""

@@ -11,7 +11,7 @@ from configs.verdict_rules import Tolerance
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshold, threshold_of
 from tasks.diff.effect import MAX_RUNS, Effect, Sample, are_mixed, measure_effect, runs_wanted
 from tasks.diff.noise import MIN_PAIRS
-from tasks.records import Decision, Verdict
+from tasks.records.compared_case import Decision, Verdict
 from tasks.records.text import counted, show_interval
 
 CHANCE = 0.01  # probability that a comparison of equal arms finds a difference in any of its cases and decisions

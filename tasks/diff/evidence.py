@@ -12,13 +12,18 @@ from math import inf, log1p
 from configs.frozen import Frozen
 from tasks.diff.compare_case import CaseRuns, case_id
 from tasks.diff.program_time_rows import describe_turns, show_ratio
-from tasks.records import ComparisonRecord, FunctionComparison, HostTimes, ProgramTimes, RunRecord
+from tasks.records.compared_case import ComparisonRecord
 from tasks.records.data import DataComparison
+from tasks.records.function import FunctionComparison
+from tasks.records.host_times import HostTimes
 from tasks.records.measurement import EarlierVerdict, EvidenceLine, MeasuredKind, Measurement
+from tasks.records.program_times import ProgramTimes
+from tasks.records.run import RunRecord
 from tasks.records.text import counted
-from tasks.store import ComparisonDirectory, Store
+from tasks.store.directories import ComparisonDirectory
 from tasks.store.documents import model_from_json
 from tasks.store.json_records import model_to_json
+from tasks.store.store import Store
 
 NAMES: dict[MeasuredKind, str] = {
     "function": "both steps in float64",
@@ -60,7 +65,7 @@ class Kept(Frozen):
             if other is not None and (other.low > wall.high or other.high < wall.low):
                 assert one.time is not None
                 told = f"another measurement gave {show_ratio(other)}: {describe_turns(one.time)}"
-                return found.time.model_copy(update={"contradicted": told})
+                return found.time.replace(contradicted=told)
         return found.time
 
     @property
@@ -118,7 +123,7 @@ def keep_one_program(directory: ComparisonDirectory, asked: Iterable[MeasuredKin
 def _write(directory: ComparisonDirectory, measurement: Measurement) -> None:
     """Write a measurement, unless it was read from there again."""
     if measurement.time is not None and measurement.time.contradicted:  # depends on the others
-        measurement = measurement.model_copy(update={"time": measurement.time.model_copy(update={"contradicted": ""})})
+        measurement = measurement.replace(time=measurement.time.replace(contradicted=""))
     # other words for the same measured distances are no new measurement
     reworded = measurement.function is not None and not measurement.problem
     content = measurement.model_dump_json(exclude={"made": True, "function": {"sentence"} if reworded else set()})
@@ -144,9 +149,7 @@ def with_evidence(runs: CaseRuns, store: Store) -> CaseRuns:
     directory = store.comparison(runs.comparison, runs.case, case_id(runs))
     keep(directory, function=runs.function, time=runs.turns, host=runs.host, data=runs.data)
     kept = read_kept(directory)
-    return runs.model_copy(
-        update={"function": kept.function, "turns": kept.turns, "host": kept.host, "data": kept.data}
-    )
+    return runs.replace(function=kept.function, turns=kept.turns, host=kept.host, data=kept.data)
 
 
 def read_earlier_runs(directory: ComparisonDirectory, store: Store, known: Sequence[RunRecord]) -> list[RunRecord]:
@@ -177,9 +180,7 @@ def add_evidence(record: ComparisonRecord, directory: ComparisonDirectory) -> Co
         )
         is_new = (before.verdict, before.headline) != (record.verdict, record.headline)
         earlier = (*before.earlier, told) if is_new else before.earlier
-    return record.model_copy(
-        update={"evidence": tuple(list_evidence(read_kept(directory), record)), "earlier": earlier}
-    )
+    return record.replace(evidence=tuple(list_evidence(read_kept(directory), record)), earlier=earlier)
 
 
 def list_evidence(kept: Kept, record: ComparisonRecord) -> Iterator[EvidenceLine]:

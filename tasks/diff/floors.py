@@ -11,7 +11,11 @@ from configs.trainers import trainer_class
 from tasks.diff.arms import Arms
 from tasks.diff.parity import varies_at
 from tasks.metrics.merged_steps import last_of_each_step
-from tasks.records import Floor, FunctionComparison, ProgramExplanation, RunPlan, RunRecord
+from tasks.records.compared_case import Floor
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.function import FunctionComparison
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.records.text import counted
 from tasks.resolve.trainers.trainer import SOURCE
 

@@ -13,7 +13,7 @@ from tasks.diff.next_step import PER_STEP, find_time_row
 from tasks.metrics.memory_metrics import MEMORY_METRICS
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHANGE, DATA, EVALUATION, FIRST_CALL, FUNCTION, LOSS, VALUES
-from tasks.records import ComparisonRecord, GateResult, MetricDiff
+from tasks.records.compared_case import ComparisonRecord, GateResult, MetricDiff
 from tasks.records.text import show_share
 
 PASSED, FAILED, OPEN = 0, 1, 3  # exit statuses

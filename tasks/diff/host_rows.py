@@ -2,7 +2,8 @@
 
 from tasks.diff.program_time_rows import is_inside
 from tasks.metrics.time_metrics import CPU_TIME
-from tasks.records import HostTimes, MetricDiff, Span
+from tasks.records.compared_case import MetricDiff
+from tasks.records.host_times import HostTimes, Span
 from tasks.records.text import counted
 
 HOST_LOOPS = "host loops without their program"
@@ -20,7 +21,7 @@ def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     if is_inside(row):
         return row  # slow steps left it open: the interval of typical steps does not
     if host.problem:
-        return row.model_copy(update={"reason": f"{row.reason}; {host.problem}"})
+        return row.replace(reason=f"{row.reason}; {host.problem}")
     is_cpu = row.metric == CPU_TIME.name
     span, means = (host.cpu, host.cpu_s) if is_cpu else (host.wall, host.wall_s)
     assert span is not None
@@ -30,16 +31,21 @@ def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     elif span.low > row.threshold and (is_cpu or means[1] + span.low - span.effect > row.baseline + row.threshold):
         verdict, reason = "regressed", f"same program; the host loop is slower: {said}"
     else:
-        return row.model_copy(update={"reason": f"{said}; {row.reason}"})
+        return row.replace(reason=f"{said}; {row.reason}")
     steps = f"{counted(host.steps, 'step')} of each in {host.pairs} processes"
     shown = f"; the runs show {row.effect_text}" if row.effect_text else ""
-    return row.model_copy(
-        update={
-            "verdict": verdict, "reason": f"{reason}; {steps}{shown}", "evidence": HOST_LOOPS, "runs_wanted": None,
-            "cost_text": "", "effect": span.effect / row.baseline, "effect_low": span.low / row.baseline,
-            "effect_high": span.high / row.baseline, "effect_text": show_span(span), "p_value": None,
-        }
-    )  # fmt: skip
+    return row.replace(
+        verdict=verdict,
+        reason=f"{reason}; {steps}{shown}",
+        evidence=HOST_LOOPS,
+        runs_wanted=None,
+        cost_text="",
+        effect=span.effect / row.baseline,
+        effect_low=span.low / row.baseline,
+        effect_high=span.high / row.baseline,
+        effect_text=show_span(span),
+        p_value=None,
+    )
 
 
 def show_span(span: Span) -> str:

@@ -9,7 +9,8 @@ from tasks.diff.decide_noisy import show_runs
 from tasks.diff.metric_rows import make_row, missing_decision, not_judged
 from tasks.metrics.memory_metrics import DEVICE_GROWTH, DEVICE_PEAK, HOST_GROWTH, HOST_PEAK
 from tasks.metrics.metric import Metric
-from tasks.records import Decision, Measured, MetricDiff, Verdict
+from tasks.records.compared_case import Decision, MetricDiff, Verdict
+from tasks.records.run_facts import Measured
 
 PEAK_NOISE_GIB = 0.125  # peaks of twelve equal runs of a process of 0.5 GiB lay within 0.07 GiB
 LEAST_MIB = 16.0  # a smaller steady growth in a whole run is no leak: in fifteen equal runs it was 0 to 0.2 MiB
@@ -38,7 +39,7 @@ def memory_rows(arms: Arms, tolerances: Mapping[str, Tolerance]) -> dict[str, Me
 
 
 def _by_runs(decision: Decision, arms: Arms) -> Decision:
-    return decision.model_copy(update={"evidence": show_runs((len(arms[0].runs), len(arms[1].runs)))})
+    return decision.replace(evidence=show_runs((len(arms[0].runs), len(arms[1].runs))))
 
 
 def _cells(metric: Metric, arms: Arms) -> tuple[Measured, Measured] | None:

@@ -15,7 +15,9 @@ from tasks.metrics.metric import Metric, number
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import Decision, Measured, MetricDiff, Source
+from tasks.records.compared_case import Decision, MetricDiff
+from tasks.records.run_facts import Measured
+from tasks.records.shared_fields import Source
 
 DIED = "–, died"  # the cell of an arm with a dead run and without a value
 ABSENT = "not in the log"
@@ -60,9 +62,9 @@ def _entry_row(
     values = [facts.values[metric.name] for arm in arms for facts in arm.facts] if metric.printed else []
     if metric.printed and any(one.value is None or one.unit for one in values):  # some run has no precise value
         changes, of = metric.printed.model_dump(include={"decimals", "precision"}), metric.printed.of
-        metric, cells = metric.model_copy(update=changes), (of(arms[0].first), of(arms[1].first))
+        metric, cells = metric.replace(**changes), (of(arms[0].first), of(arms[1].first))
     if metric is FINAL_LOSS and (step := _last_common_step(arms)) is not None:
-        metric = metric.model_copy(update={"rule": f"step {step}, the last one that both have"})
+        metric = metric.replace(rule=f"step {step}, the last one that both have")
         cells = (_loss_at(step, arms[0]), _loss_at(step, arms[1]))
     decision = missing_decision(cells, arms)
     if metric.judged == "noise":  # the row of the step time decides for it
@@ -82,7 +84,7 @@ def _cell(metric: Metric, arm: ArmRuns, steady_s: float | None, place: Source | 
         value = metric.of_steps(arm.first, steady_s) if steady_s else None
         return Measured() if value is None else number(value, metric.decimals or 0, place)
     cell = metric.of_runs(arm.runs, arm.facts) if metric.of_runs else arm.facts[0].values[metric.name]
-    return cell if cell.text or arm.dead else cell.model_copy(update={"text": metric.lacking})
+    return cell if cell.text or arm.dead else cell.replace(text=metric.lacking)
 
 
 def _last_common_step(arms: Arms) -> int | None:
@@ -120,7 +122,7 @@ def _decide(
             return not_judged(reason) if any(arm.dead for arm in arms) else Decision(verdict="unknown", reason=reason)
         if left != right:  # the row of all steps contains this loss, so both rows have the same verdict
             loss = decisions[LOSS.name]
-            return loss.model_copy(update={"reason": f"{loss.reason}; one of the losses of all steps"})
+            return loss.replace(reason=f"{loss.reason}; one of the losses of all steps")
     return decide_exact(
         left,
         right,

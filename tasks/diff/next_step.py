@@ -11,8 +11,9 @@ from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHANGE
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
-from tasks.records import CodeLine, ComparisonRecord, Explanation, MetricDiff, NextStep, Verdict
-from tasks.records.next_step import StepKind
+from tasks.records.compared_case import ComparisonRecord, MetricDiff, Verdict
+from tasks.records.explanation import CodeLine, Explanation
+from tasks.records.next_step import NextStep, StepKind
 from tasks.records.run_end import DeathKind
 
 # kind of death -> step to take before the next run
@@ -207,14 +208,14 @@ def follow_cause(record: ComparisonRecord) -> NextStep | None:
     if line is not None and step.kind in ("train", "by hand", "explain", "look"):
         touched = f"The commit changed {line.place}." if line.commit and step.kind != "look" else ""
         before = touched or f"Most of the difference is at {line.place}."
-        return step.model_copy(update={"before": before}) if step.kind == "look" else _look_at(before, line.commit)
+        return step.replace(before=before) if step.kind == "look" else _look_at(before, line.commit)
     if explained.root is None or not explained.root.file:
         return step
     if step.kind not in ("by hand", "explain", "look"):
         return step
     before = f"If this is not intended, its cause is {explained.root.file}:{explained.root.line}."
     if step.kind == "look":
-        return step.model_copy(update={"before": before, "purpose": "This command shows your changes"})
+        return step.replace(before=before, purpose="This command shows your changes")
     return _look_at(before, explained.commit_of_root)
 
 

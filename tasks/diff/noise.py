@@ -15,7 +15,8 @@ from configs.frozen import Frozen
 from configs.verdict_rules import DeviceNoise
 from tasks.diff.arms import Arms
 from tasks.diff.distributions import log_gamma
-from tasks.records import RunRecord, seconds_between
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import seconds_between
 
 MIN_PAIRS = 8  # pairs of equal runs in the history; with fewer, only the stated noise is used
 STATED_WITHIN = 1.0  # standard deviation × √weight of the prior for log(scale), whose mean is the stated scale

@@ -9,7 +9,8 @@ from typing import Any
 from configs.findings import FindingKind
 from configs.frozen import Frozen
 from tasks.diff.arms import ArmRuns, Arms
-from tasks.records import Evidence, Source
+from tasks.records.compared_case import Evidence
+from tasks.records.shared_fields import Source
 
 type Observations = Iterator["Observed"]
 

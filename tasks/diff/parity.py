@@ -16,7 +16,9 @@ from configs.frozen import Frozen
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.metrics.merged_steps import is_exact, last_of_each_step, place_of_row
 from tasks.metrics.printed import Values, last_digit, round_to, shared_decimals
-from tasks.records import FirstDivergence, Parity, RunRecord, Source
+from tasks.records.compared_case import FirstDivergence, Parity
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 
 EXACT = "the last bit (float32)"
 INTEGERS = "the last digit (whole numbers)"
@@ -280,9 +282,9 @@ def _from_zero(arm: ArmRuns) -> ArmRuns:
     for run in arm.runs:
         steps = run.reading.steps.with_columns(pl.col("step") - 1)
         evals = tuple(row | {"step": None if row["step"] is None else row["step"] - 1} for row in run.reading.evals)
-        reading = run.reading.model_copy(update={"steps": steps, "evals": evals})
-        runs.append(run.model_copy(update={"reading": reading, "facts": None}))
-    return arm.model_copy(update={"runs": tuple(runs), "counts_from": 1})
+        reading = run.reading.replace(steps=steps, evals=evals)
+        runs.append(run.replace(reading=reading, facts=None))
+    return arm.replace(runs=tuple(runs), counts_from=1)
 
 
 def _mean_gap(arms: Arms) -> float:

@@ -8,7 +8,8 @@ from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_table, shared_metrics
 from tasks.metrics.merged_steps import place_of_row
 from tasks.metrics.result_metrics import EVALUATION, LOSS, VALUES
-from tasks.records import Decision, Measured, MetricDiff
+from tasks.records.compared_case import Decision, MetricDiff
+from tasks.records.run_facts import Measured
 from tasks.records.text import counted
 
 SHOWN = 5  # limit of steps that a message names
@@ -25,7 +26,7 @@ def loss_row(arms: Arms, curves: MetricParity, decision: Decision) -> MetricDiff
         left, right = different[0].value, different[1].value
         is_lower = left is not None and right is not None and right < left
         cells = _last_values(curves, different) if decision.verdict == "regressed" and is_lower else different
-        metric = LOSS.model_copy(update={"decimals": _decimals_of(cells) if curves.unit else 6})
+        metric = LOSS.replace(decimals=_decimals_of(cells) if curves.unit else 6)
     return make_row(metric, cells, arms, missing or decision)
 
 
@@ -93,7 +94,7 @@ def evaluation_row(arms: Arms, parities: Sequence[MetricParity], decision: Decis
     if cells is None:
         cells = _last_cell(arms[0]), _last_cell(arms[1])
     else:
-        metric = EVALUATION.model_copy(update={"decimals": _decimals_of(cells)})
+        metric = EVALUATION.replace(decimals=_decimals_of(cells))
     unlike = Decision(verdict="unknown", reason="the evaluations of the arms have no value in common")
     return make_row(metric, cells, arms, missing_decision(cells, arms) or decision or unlike)
 

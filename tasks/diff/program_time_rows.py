@@ -7,7 +7,9 @@ from tasks.diff.decide import decide_exact, show_duration, show_threshold
 from tasks.diff.metric_rows import NOT_JUDGED, make_row
 from tasks.metrics.program_metrics import GIB, MEMORY
 from tasks.metrics.time_metrics import PROGRAM_TIME
-from tasks.records import Decision, Finding, Measured, MetricDiff, ProgramTimes, TimeRatio, Verdict
+from tasks.records.compared_case import Decision, Finding, MetricDiff, Verdict
+from tasks.records.program_times import ProgramTimes, TimeRatio
+from tasks.records.run_facts import Measured
 from tasks.records.text import counted, show_interval
 
 EVIDENCE = "programs in turns"
@@ -108,7 +110,7 @@ def leave_to_runs(row: MetricDiff, runs: MetricDiff) -> MetricDiff:
     """Return the program's row; it is not judged if its turns were too short to decide, and the runs decide."""
     if row.verdict != "unknown" or runs.verdict not in ("same", "improved", "regressed"):
         return row
-    return row.model_copy(update={"verdict": NOT_JUDGED, "reason": f"the runs decide; {row.reason}"})
+    return row.replace(verdict=NOT_JUDGED, reason=f"the runs decide; {row.reason}")
 
 
 def say_program(row: MetricDiff) -> str:
@@ -125,14 +127,14 @@ def judge_beyond_program(row: MetricDiff, program: MetricDiff | None, problem: s
     """
     if program is None or program.verdict in ("unknown", NOT_JUDGED):
         if problem and (row.verdict == "unknown" if problem == NO_PROGRAM else row.verdict != NOT_JUDGED):
-            return row.model_copy(update={"reason": f"{row.reason}; the programs did not take turns: {problem}"})
+            return row.replace(reason=f"{row.reason}; the programs did not take turns: {problem}")
         return row
     said = say_program(program)
     if row.verdict in ("regressed", "improved"):
         if _overlaps(row, program) and row.verdict == program.verdict:
             return _leave_to_program(row, f"{said}, which explains the runs' {row.effect_text}")
         rest = "" if program.verdict == "same" else "; the rest is the host loop, or lies between steps"
-        return row.model_copy(update={"reason": f"{said}{rest}; {row.reason}"})
+        return row.replace(reason=f"{said}{rest}; {row.reason}")
     if row.verdict != "unknown" or is_inside(row):  # inside its tolerance: mean step or slow steps prevent *same*
         return row
     shown = f"runs show {row.effect_text}, too wide for the host's part" if row.effect_text else row.reason
@@ -158,6 +160,4 @@ def is_inside(row: MetricDiff) -> bool:
 
 
 def _leave_to_program(row: MetricDiff, reason: str) -> MetricDiff:
-    return row.model_copy(
-        update={"verdict": NOT_JUDGED, "reason": reason, "runs_wanted": None, "cost_text": "", "evidence": ""}
-    )
+    return row.replace(verdict=NOT_JUDGED, reason=reason, runs_wanted=None, cost_text="", evidence="")

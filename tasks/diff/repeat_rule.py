@@ -8,7 +8,7 @@ from math import inf
 from configs.comparison import ENOUGH_REPEATS
 from configs.frozen import Frozen
 from tasks.diff.decide import MIN_REPEATS, show_duration
-from tasks.records import ComparisonRecord, MetricDiff
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.text import counted
 
 AT_MOST_TIMES = 2  # largest factor by which repeats grow at once, because an estimate from few runs is rough

@@ -3,7 +3,7 @@
 from configs.verdict_rules import Tolerance, VerdictRules
 from tasks.diff.arms import Arms
 from tasks.diff.setting_differences import config_of
-from tasks.records import RunRecord
+from tasks.records.run import RunRecord
 
 STATED = "loss_of_rounding_"  # the stated bands are the tolerances with this prefix
 CHOICES = "choices"  # the band of runs in which a last bit decides about an integer

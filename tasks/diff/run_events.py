@@ -13,7 +13,11 @@ from tasks.diff.metric_rows import make_row
 from tasks.diff.observed import Observations, Observed, contrast, notice, places_of
 from tasks.metrics.merged_steps import place_of_row
 from tasks.metrics.result_metrics import END
-from tasks.records import Decision, Measured, MetricDiff, RunReading, RunRecord, Source, StepCompile, seconds_between
+from tasks.records.compared_case import Decision, MetricDiff
+from tasks.records.log_reading import RunReading, StepCompile
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured, seconds_between
+from tasks.records.shared_fields import Source
 from tasks.records.text import counted
 
 FAR_APART_S = 15 * 60  # a larger distance between the arms' starts is a finding

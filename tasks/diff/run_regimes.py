@@ -6,7 +6,7 @@ import numpy as np
 
 from tasks.diff.arms import ArmRuns, Arms
 from tasks.diff.noise import place_of_run
-from tasks.records import StepLevels
+from tasks.records.run_facts import StepLevels
 from tasks.records.text import counted
 
 LEAST_APART = 0.005  # a smaller distance of two runs is not named, as a logarithm

@@ -7,7 +7,7 @@ from pathlib import Path
 from configs.findings import FindingKind
 from configs.frozen import Frozen
 from configs.verdict_rules import Inert, load_inert
-from tasks.records import RunRecord
+from tasks.records.run import RunRecord
 
 FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 # MaxText's keys that choose the implementation: they are expected to differ between Linen and NNX
@@ -70,7 +70,7 @@ def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[SettingD
     yield from _compare(FLAG_VARIABLES[0], (flags[0], flags[1]), sides, inert)
     for name in sorted((sides[0].keys() | sides[1].keys()) - set(FLAG_VARIABLES)):
         for difference in _compare(name, (str(sides[0].get(name)), str(sides[1].get(name))), sides, inert):
-            yield difference if difference.why else difference.model_copy(update={"kind": "environment-variable"})
+            yield difference if difference.why else difference.replace(kind="environment-variable")
 
 
 def inert_of(run: RunRecord) -> Inert:

@@ -15,7 +15,7 @@ from tasks.diff.setting_differences import config_of
 from tasks.diff.state_rows import find_untrained
 from tasks.diff.undeclared_differences import trainers_differ
 from tasks.metrics.merged_steps import is_exact, place_of_row
-from tasks.records import Source
+from tasks.records.shared_fields import Source
 
 # config keys that should change the losses of every training
 EFFECTIVE = ("enable_dropout", "dropout_rate", "quantization", "learning_rate", "dtype", "weight_dtype",

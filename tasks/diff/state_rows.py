@@ -7,7 +7,10 @@ from tasks.diff.metric_rows import make_row, missing_decision, not_judged
 from tasks.diff.observed import Observations, notice
 from tasks.diff.parity import MIN_STEPS, MetricParity
 from tasks.metrics.result_metrics import CHECKPOINTS, FINAL_STATE
-from tasks.records import CheckpointDifference, Decision, Floor, Measured, MetricDiff, RunRecord, Verdict
+from tasks.records.compared_case import Decision, Floor, MetricDiff, Verdict
+from tasks.records.compared_checkpoints import CheckpointDifference
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
 from tasks.records.text import counted
 from tasks.verify.saves import Saved, read_saved
 

@@ -18,7 +18,10 @@ from tasks.diff.ingest_command import name_logs, options_of
 from tasks.diff.next_step import make_step
 from tasks.diff.program_time_rows import longer_limit
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
-from tasks.records import ComparisonRecord, NextStep, RunPlan, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.next_step import NextStep
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.arm_config import find_unfit_cases
 from tasks.resolve.refs import WORKING_TREE
 from tasks.store.mirror import name_store, out_option
@@ -30,7 +33,7 @@ CONTRADICTIONS = ("same-log", "log-disagrees", "repeated-steps")  # findings abo
 def add_next(record: ComparisonRecord, runs: Sequence[RunRecord], *, cases: int) -> ComparisonRecord:
     """Return the comparison of these runs with its next step; `cases`: the number of cases compared together."""
     step = suggest_next(record, _plans_of_arms(record, runs), cases=cases)
-    return record.model_copy(update={"next_step": step})
+    return record.replace(next_step=step)
 
 
 def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]) -> ComparisonRecord:
@@ -43,7 +46,7 @@ def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]
         step = make_step(record, "read the log", ["less", failed[0]])
     else:
         step = make_step(record, "train", [*train, *options_of_plan(plans[0]), *options_of_arms(plans)])
-    return record.model_copy(update={"next_step": step})
+    return record.replace(next_step=step)
 
 
 def add_next_of_experiments(record: ComparisonRecord, plans: Sequence[RunPlan]) -> ComparisonRecord:
@@ -55,14 +58,14 @@ def add_next_of_experiments(record: ComparisonRecord, plans: Sequence[RunPlan]) 
     options = [*options_of_plan(plans[0]), *options_of_arms(plans)]
     if record.has_died:
         step = make_step(record, "record again", [*train, "--only", ",".join(record.asked), *options])
-        return record.model_copy(update={"next_step": step})
+        return record.replace(next_step=step)
     if record.verdict in ("regressed", "changed") and (shown := show_edit(record, plans[1])):
-        return record.model_copy(update={"next_step": shown})
+        return record.replace(next_step=shown)
     longer = _longer_turns(record)
     if is_uncovered(record) and (case := suggest_case(record.coverage)):
         train = ["maxview", "compare", record.comparison, "--case", case, "--target", plans[0].target]
     words = [*train, *(["--only", "time", *longer] if longer else []), *options]
-    return record.model_copy(update={"next_step": make_step(record, "interleave" if longer else "train", words)})
+    return record.replace(next_step=make_step(record, "interleave" if longer else "train", words))
 
 
 def _plans_of_arms(record: ComparisonRecord, runs: Sequence[RunRecord]) -> list[RunPlan]:
@@ -182,7 +185,7 @@ def repeat_command(record: ComparisonRecord, baseline: RunRecord | None, candida
     words = ["maxview", plans[0].work.command, record.comparison, "--case", record.case, "--target", plans[0].target]
     if len(record.baseline.runs) > 1:
         words += ["--repeats", str(len(record.baseline.runs))]
-    pinned = [plan.model_copy(update={"ref": plan.ref and (plan.commit or plan.ref)}) for plan in plans]
+    pinned = [plan.replace(ref=plan.ref and (plan.commit or plan.ref)) for plan in plans]
     return shlex.join([*words, *options_of_plan(plans[0]), *options_of_arms(pinned), "--fresh"])
 
 

@@ -21,7 +21,8 @@ from tasks.metrics.metric import Metric
 from tasks.metrics.step_time_levels import CLOSE
 from tasks.metrics.time_account import COMPUTE, is_steady
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME, TOO_FEW
-from tasks.records import Decision, Measured, MetricDiff, StepLevels, TimeAccount, seconds_between
+from tasks.records.compared_case import Decision, MetricDiff
+from tasks.records.run_facts import Measured, StepLevels, TimeAccount, seconds_between
 
 SHIFTING = frozenset({"tpu", "gpu"})  # devices whose shifts count; on CPUs, bursts of load do not move the steady level
 # A larger shift of the step time during a run makes the run's level uncertain, as a logarithm; with MIN_REPEATS runs of
@@ -61,7 +62,7 @@ class Circumstances(Frozen):
 
     def shared_by(self, metrics: int) -> "Circumstances":
         """Return a copy whose chance is divided by the number of metrics: Bonferroni, as over the cases."""
-        return self.model_copy(update={"chance": self.chance / metrics})
+        return self.replace(chance=self.chance / metrics)
 
 
 def step_time_row(arms: Arms, rules: VerdictRules, circumstances: Circumstances) -> tuple[MetricDiff, Decision]:
@@ -140,15 +141,15 @@ def decide_levels(
     if metric is STEP_TIME and (excused or decision.verdict == "unknown") and (apart_by := find_separation(arms)):
         runs = show_runs((len(levels[0]), len(levels[1])))
         update = {"verdict": "regressed", "reason": apart_by, "runs_wanted": None, "evidence": runs}
-        return decision.model_copy(update=update)
+        return decision.replace(**update)
     if circumstances.excuse:
         return decision
     why = _why_not_same(levels, arms) if decision.verdict == "same" else ""
     if why:
-        return decision.model_copy(update={"verdict": "unknown", "reason": f"{why}; {decision.reason}"})
+        return decision.replace(verdict="unknown", reason=f"{why}; {decision.reason}")
     unknown = decision.verdict == "unknown"
     inside = (_name_shift(arms, shifts) or name_regime(levels, arms)) if unknown else ""
-    return decision.model_copy(update={"reason": f"{inside}{decision.reason}"}) if inside else decision
+    return decision.replace(reason=f"{inside}{decision.reason}") if inside else decision
 
 
 def find_shifts(levels: SideLevels, kind: DeviceKind) -> list[list[float]]:
@@ -205,7 +206,7 @@ def _why_not_same(levels: SideLevels, arms: Arms) -> str:
 
 def say_per_token(row: MetricDiff) -> MetricDiff:
     """Return a row of times of arms whose steps are one function of one batch, split over other devices or parts."""
-    return row.model_copy(update={"reason": f"per token, as both arms' steps take the same batch: {row.reason}"})
+    return row.replace(reason=f"per token, as both arms' steps take the same batch: {row.reason}")
 
 
 def find_device_kind(arms: Arms) -> DeviceKind:

@@ -17,7 +17,8 @@ from tasks.diff.setting_differences import (
     variable_differences,
 )
 from tasks.metrics.merged_steps import RATE, place_of_row
-from tasks.records import Environment, RunReading, RunRecord
+from tasks.records.log_reading import Environment, RunReading
+from tasks.records.run import RunRecord
 from tasks.resolve.trainers.trainer import SOURCE
 
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: installing one of them changes the others

@@ -22,25 +22,17 @@ from tasks.diff.run_events import death_row
 from tasks.experiments.recordings import Both
 from tasks.metrics.result_metrics import DATA, FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
-from tasks.records import (
-    ChangeCoverage,
-    ComparisonRecord,
-    Coverage,
-    Decision,
-    Environment,
-    Floor,
-    FunctionComparison,
-    Measured,
-    MetricDiff,
-    Observation,
-    ProgramExplanation,
-    ProgramTimes,
-    RunPlan,
-    RunReading,
-    RunRecord,
-    Verdict,
-)
+from tasks.records.change import ChangeCoverage
+from tasks.records.compared_case import ComparisonRecord, Decision, Floor, MetricDiff, Verdict
 from tasks.records.data import DataComparison
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.function import FunctionComparison
+from tasks.records.log_reading import Coverage, Environment, RunReading
+from tasks.records.observation import Observation
+from tasks.records.plan import RunPlan
+from tasks.records.program_times import ProgramTimes
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
 from tasks.records.text import counted
 
 # what no experiment tries, and the questions of --only, with the words for each if it was not asked
@@ -225,6 +217,6 @@ def run_of(plan: RunPlan, observation: Observation, log: str, end: RunReading | 
         coverage=Coverage(complete=True),
     )
     if end is not None:
-        reading = end.model_copy(update={"name": reading.name, "environment": environment})
+        reading = end.replace(name=reading.name, environment=environment)
     label = trainer_class(plan.trainer).label_run(plan, plan.commit)
     return RunRecord(plan=plan, arm=plan.arm, label=label, commit=plan.commit, log=log, reading=reading)

@@ -92,7 +92,7 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
     )
     turned = next((one["turned"] for one in swept if one["state"] == first), ())
     where = next((_say_condition(one, root) for one in turned for root in roots if one["file"].startswith(root)), "")
-    return found.model_copy(update={"sentence": _say(found, changed, where)})
+    return found.replace(sentence=_say(found, changed, where))
 
 
 def find_swept_gaps(state: Mapping[str, Any]) -> list[ResultGap]:

@@ -15,8 +15,9 @@ from tasks.experiments.run_inside import Say
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import run_to_end
 from tasks.observe.recorder import explain_missing_step, prepare_recorder
-from tasks.records import HostTimes, RunPlan, Span
+from tasks.records.host_times import HostTimes, Span
 from tasks.records.observation import LOG
+from tasks.records.plan import RunPlan
 from tasks.store.atomic import write_atomically
 from tasks.store.documents import dump_json, load_json, read_document
 
@@ -91,7 +92,7 @@ def _stamp_calls(plan: RunPlan, folder: Path) -> Sequence[Sequence[float]] | str
     shutil.rmtree(folder, ignore_errors=True)
     moved = make_run_folder(end_after(plan, CALLS) if plan.trainer in TAKES_STEPS else plan, folder)
     own = prepare_recorder(folder.absolute(), moved.environment, loop_calls=CALLS)
-    moved = moved.model_copy(update={"environment": {**moved.environment, **own}})
+    moved = moved.replace(environment={**moved.environment, **own})
     try:
         run_to_end(moved, folder / LOG)
     except LaunchError as error:

@@ -16,7 +16,9 @@ from tasks.diff.program_time_rows import STATED, tolerance_of_program
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.launch.local.process_group import build_environment
-from tasks.records import Observation, ProgramTimes, RunPlan, TimeRatio
+from tasks.records.observation import Observation
+from tasks.records.plan import RunPlan
+from tasks.records.program_times import ProgramTimes, TimeRatio
 from tasks.store.documents import dump_json, load_json, read_document
 
 SETTINGS, RESULT, OUTPUT = "turns-settings.json", "turns.json", "turns.log"

@@ -12,8 +12,8 @@ from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import move_plan, run_to_end
 from tasks.launch.logs import read_exit_code
 from tasks.observe.recorder import prepare_recorder, read_observation
-from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
+from tasks.records.plan import RunPlan
 from tasks.store.directories import config_text
 
 OWN_FOLDER = "run"  # subfolder for the files that the trainer writes
@@ -59,7 +59,7 @@ def observe_arm(
     )
     if tensors:
         own["OPENBLAS_NUM_THREADS"] = "1"  # a second thread doubles the CPU time of small products
-    moved = moved.model_copy(update={"environment": {**moved.environment, **own}})
+    moved = moved.replace(environment={**moved.environment, **own})
     try:
         run_to_end(moved, folder / LOG)
     except LaunchError as error:
@@ -84,7 +84,7 @@ def recorded_source(plan: RunPlan, folder: Path) -> str:
 
 def end_after(plan: RunPlan, steps: int) -> RunPlan:
     """Return a plan of the same run that ends after some steps."""
-    return plan.model_copy(update={"argv": (*(w for w in plan.argv if not w.startswith("steps=")), f"steps={steps}")})
+    return plan.replace(argv=(*(w for w in plan.argv if not w.startswith("steps=")), f"steps={steps}"))
 
 
 def read_ended(folder: Path, arm: str) -> Observation:
@@ -93,5 +93,5 @@ def read_ended(folder: Path, arm: str) -> Observation:
     code = read_exit_code(folder / LOG)
     if found.step is None and code:
         text = f"the process ended with exit code {code}"
-        return found.model_copy(update={"notes": (*found.notes, text)})
+        return found.replace(notes=(*found.notes, text))
     return found

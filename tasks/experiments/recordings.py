@@ -11,7 +11,9 @@ from tasks.ingest.log_causes import list_frames, with_cause, with_frame
 from tasks.ingest.run_record import read_run_log
 from tasks.launch.logs import read_exit_code
 from tasks.observe.recorder import read_observation
-from tasks.records import Observation, RunPlan, RunReading
+from tasks.records.log_reading import RunReading
+from tasks.records.observation import Observation
+from tasks.records.plan import RunPlan
 from tasks.resolve.changed_code import changed_between
 from tasks.store.atomic import write_atomically
 from tasks.store.documents import model_from_json, read_document

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.records import RunPlan, RunRecord
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 
 
 def plans_of(runs: Sequence[RunRecord]) -> tuple[RunPlan, RunPlan] | None:

@@ -117,15 +117,15 @@ def _evaluate(
             python=sys.executable, environment=environment, output=folder / OUTPUT, patience_s=PATIENCE_S, say=say,
         )  # fmt: skip
         if problem:
-            return found.model_copy(update={"problem": problem})
+            return found.replace(problem=problem)
         known = json.loads(result.read_text(encoding="utf-8")) | {"identity": identity}
         result.write_text(json.dumps(known), encoding="utf-8")
     if "error" in known:
-        return found.model_copy(update={"problem": known["error"]})
+        return found.replace(problem=known["error"])
     rows = [one["results"] for one in known["states"]]
     if any(row["norm"] is None or row["float64"] is None for state in rows for row in state):
-        return found.model_copy(update={"problem": "a result of the baseline's step is NaN or infinite"})
+        return found.replace(problem="a result of the baseline's step is NaN or infinite")
     gaps = [row["float64"] / size for state in rows for row, size in zip(state, sizes_of(state), strict=True)]
     gap = max(gaps, default=0.0)
     evaluated = tuple(one["state"] for one in known["states"])
-    return found.model_copy(update={"evaluated": evaluated, "gap": gap, "are_equal": gap <= SAME})
+    return found.replace(evaluated=evaluated, gap=gap, are_equal=gap <= SAME)

@@ -15,10 +15,11 @@ from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
-from tasks.records import Observation, RunPlan
 from tasks.records.function import FunctionComparison
-from tasks.store import Store, StoreError
-from tasks.store.atomic import write_atomically
+from tasks.records.observation import Observation
+from tasks.records.plan import RunPlan
+from tasks.store.atomic import StoreError, write_atomically
+from tasks.store.store import Store
 
 PATIENCE_S = 900.0
 ARRAYS = 12  # float64 arrays of the state's size that exist at once: both arms, four chains, their results
@@ -75,7 +76,7 @@ def compare_functions(
             measure_functions(plans, names, recordings, result, identity, say)
         found = summarise_function(json.loads(result.read_text(encoding="utf-8")))
         sentence = f"{found.sentence}; {stands_for}" if stands_for else found.sentence
-        return found.model_copy(update={"stands_for": stands_for, "sentence": sentence})
+        return found.replace(stands_for=stands_for, sentence=sentence)
     except (OSError, ValueError) as error:
         return refuse(str(error))
 

@@ -7,7 +7,7 @@ from configs.comparison import load_target
 from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
 from tasks.experiments.same_function import is_on_cpu
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, hash_identity, resolve
 
 ONE_DEVICE, EIGHT_DEVICES = "cpu", "cpu-8"
@@ -26,7 +26,7 @@ def find_stand_ins(request: Request, case: str, plans: Sequence[RunPlan], out: P
         return (first[0], first[1]), ""
     place = EIGHT_DEVICES if load_target(first[0].target).devices > 1 else ONE_DEVICE
     changes = {"cases": (case,), "target": place, "model": None, "repeats": 1, "blessed": ""}
-    found = [keep_hardware(*pair) for pair in zip(resolve(request.model_copy(update=changes), out), first, strict=True)]
+    found = [keep_hardware(*pair) for pair in zip(resolve(request.replace(**changes), out), first, strict=True)]
     model = load_target(place).model
     return (found[0], found[1]), f"the model {model} on {place} stands for the runs on {first[0].target}"
 
@@ -40,4 +40,4 @@ def keep_hardware(plan: RunPlan, of: RunPlan) -> RunPlan:
     if not trainer_class(plan.trainer).has_kernels_of_key or hardware == plan.config["hardware"]:
         return plan
     identity = hash_identity({"plan": plan.identity, "hardware": hardware})
-    return plan.model_copy(update={"config": plan.config | {"hardware": hardware}, "identity": identity})
+    return plan.replace(config=plan.config | {"hardware": hardware}, identity=identity)

@@ -12,11 +12,11 @@ from maxview_probe.turns.record_and_time import MARK, PLACE
 from tasks.experiments.interleave import COMPILE_S, OWN_VARIABLES, TurnLimits, python_of, read_result
 from tasks.experiments.recordings import BATCHES, SIDES, Both
 from tasks.launch.local.process_group import move_plan, start_folder
-from tasks.records import ProgramTimes, RunPlan
-from tasks.records.plan import RunFiles
+from tasks.records.plan import RunFiles, RunPlan
+from tasks.records.program_times import ProgramTimes
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
-from tasks.store import Store
 from tasks.store.directories import config_text
+from tasks.store.store import Store
 
 ARM = "turns"  # in the place of an arm in the job's name
 MODULE = "maxview_probe.turns.record_and_time"
@@ -55,7 +55,7 @@ def plan_turns(plans: Both[RunPlan], limits: TurnLimits, store: Store) -> RunPla
         "time_limit_s": round(limits.limit_s + 2 * COMPILE_S), "files": RunFiles(checkpoints=None), "start": None,
         "checkout": None, "start_folder": None,
     }  # fmt: skip
-    return plans[1].model_copy(update=changes)
+    return plans[1].replace(**changes)
 
 
 def _describe(plan: RunPlan, side: str, *, image: bool) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _describe(plan: RunPlan, side: str, *, image: bool) -> dict[str, Any]:
         "environment": moved.environment,
         "turn_environment": turns,
         "cwd": None if image else str(start_folder(plan)),
-        "files": {config: config_text(moved.model_copy(update={"origins": {}}))},
+        "files": {config: config_text(moved.replace(origins={}))},
         "recorder": {"observe": True, "batches": min(BATCHES, int(plan.config["steps"]))},
         "python": PYTHON if image else python_of(plan),
     }

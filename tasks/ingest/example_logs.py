@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from configs.frozen import Frozen
-from tasks.records import Commit
+from tasks.records.plan import Commit
 
 FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)  # start of the first night
 NIGHTS = 7  # number of nights

@@ -17,9 +17,9 @@ from pathlib import Path
 from configs.frozen import Frozen
 from tasks.ingest.log_sources import SCHEME, expand_place, list_logs, local_copies
 from tasks.metrics.merged_steps import have_equal_times
-from tasks.records import LogReading, RunReading
-from tasks.scrape import LogFormatError, scrape
-from tasks.scrape.read_log import digest_text
+from tasks.records.log_reading import LogReading, RunReading
+from tasks.scrape.read_log import digest_text, scrape
+from tasks.scrape.window import LogFormatError
 
 SIDES = ("baseline", "candidate")
 HOW = "maxview ingest --baseline LOG… --candidate LOG…"  # command for several logs of each side
@@ -276,7 +276,4 @@ def _name_runs(side: Sequence[LoggedRun], arm: str) -> list[LoggedRun]:
     names = [run.reading.name for run in side]
     if len(side) == 1 or len(set(names)) < len(side):
         names = [arm] if len(side) == 1 else [f"{arm}-{number + 1}" for number in range(len(side))]
-    return [
-        run.model_copy(update={"reading": run.reading.model_copy(update={"name": name})})
-        for run, name in zip(side, names, strict=True)
-    ]
+    return [run.replace(reading=run.reading.replace(name=name)) for run, name in zip(side, names, strict=True)]

@@ -13,7 +13,9 @@ from pathlib import Path
 from configs.backends import BACKENDS
 from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN, launcher_of
 from tasks.launch.supervise import CANNOT_START, PEAK, TIMED_OUT
-from tasks.records import DeathKind, LogError, RunReading, Source
+from tasks.records.log_reading import RunReading
+from tasks.records.run_end import DeathKind, LogError
+from tasks.records.shared_fields import Source
 from tasks.scrape.death.causes import classify
 from tasks.scrape.prefixes import ABSL
 from tasks.scrape.window import text_of
@@ -56,7 +58,7 @@ def with_place(reading: RunReading, log: Path) -> RunReading:
     with mapped(log, reading.span) as (data, begin, end):
         places = dict.fromkeys(text_of(match[1]) for match in PLACE_PATTERN.finditer(data, begin, end))
     place = "; then ".join(places) or reading.environment.place
-    return reading.model_copy(update={"environment": reading.environment.model_copy(update={"place": place})})
+    return reading.replace(environment=reading.environment.replace(place=place))
 
 
 def read_host_peak(reading: RunReading, log: Path) -> int | None:
@@ -105,7 +107,7 @@ def with_frame(reading: RunReading, log: Path, root: str | None) -> RunReading:
         return reading
     path, line, function = own[-1].groups()
     place = f"{path.partition(f'{root}/')[2]}:{line}" + (f" in {function}" if function else "")
-    return reading.model_copy(update={"error": error.model_copy(update={"place": place})})
+    return reading.replace(error=error.replace(place=place))
 
 
 def list_frames(log: Path, error: LogError) -> list[re.Match[str]]:

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tasks.records import LogReading
-from tasks.scrape import LogFormatError, scrape, scrape_chunks
-from tasks.scrape.window import read_file
+from tasks.records.log_reading import LogReading
+from tasks.scrape.read_log import scrape, scrape_chunks
+from tasks.scrape.window import LogFormatError, read_file
 from tasks.scrape.wrappings.unpack import GZIP, ZSTD
 from tasks.store.atomic import StoreError
 
@@ -51,10 +51,7 @@ def read_sources(
         return readings[0][1]
     runs = [(source, run) for source, reading in readings for run in reading.runs]
     taken = [run.name for _, run in runs]
-    named = [
-        run if taken.count(run.name) == 1 else run.model_copy(update={"name": f"{run.name} ({source})"})
-        for source, run in runs
-    ]
+    named = [run if taken.count(run.name) == 1 else run.replace(name=f"{run.name} ({source})") for source, run in runs]
     formats = dict.fromkeys(reading.format for _, reading in readings)
     return LogReading(format=", ".join(formats), runs=tuple(named))
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from tasks.ingest.given_logs import LoggedRun
-from tasks.records import RunReading
 from tasks.records.convergence import LossCurve
+from tasks.records.log_reading import RunReading
 from tasks.scrape.window import LogFormatError
 
 # settings in which seeds of one training may differ

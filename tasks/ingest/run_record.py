@@ -16,23 +16,21 @@ from tasks.launch.logs import list_earlier_logs, rename_earlier_log
 from tasks.metrics.compute_facts import with_facts
 from tasks.observe.kept_program import keep_step_program, read_compiles
 from tasks.observe.shared_start import read_ran, read_start
-from tasks.records import (
-    CheckpointProof,
-    RunPlan,
-    RunReading,
-    RunRecord,
-    metric_from_json,
-    step_from_json,
-)
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.json_numbers import metric_from_json, step_from_json
+from tasks.records.log_reading import RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.trainers.maxtext_metrics import (
     TENSORBOARD,
     has_maxtext_keys,
     read_maxtext_events,
     read_maxtext_metrics,
 )
-from tasks.scrape import LogFormatError, scrape_run
-from tasks.store import RunDirectory
+from tasks.scrape.read_log import scrape_run
+from tasks.scrape.window import LogFormatError
 from tasks.store.atomic import explain_full
+from tasks.store.directories import RunDirectory
 
 
 def read_run_log(log: Path) -> RunReading:
@@ -59,9 +57,9 @@ def build_record(
     # the commit that the trainer reported has priority over the planned one
     commit = program.get("trainer", {}).get("commit") or plan.commit or reading.commit
     lost = find_lost_lines(directory.log, reading.span)
-    named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
+    named = {"name": plan.run_name, "coverage": reading.coverage.replace(lost=lost)}
     named["branch"] = plan.ref or reading.branch
-    reading = with_place(reading.model_copy(update=named), directory.log)
+    reading = with_place(reading.replace(**named), directory.log)
     reading = with_frame(with_cause(reading, directory.log, supervised=True), directory.log, plan.source)
     record = RunRecord(
         plan=plan,
@@ -100,13 +98,13 @@ def adopt_run(record: RunRecord, plan: RunPlan) -> RunRecord:
     reported = {"trainer": trainer | {"commit": rename(trainer.get("commit"))}} if trainer else {}
     commit = rename(record.commit)
     changes = {
-        "plan": before.model_copy(update={name: getattr(plan, name) for name in names}),
+        "plan": before.replace(**{name: getattr(plan, name) for name in names}),
         "label": trainer_class(plan.trainer).label_run(plan, commit),
         "commit": commit,
-        "reading": record.reading.model_copy(update={"branch": plan.ref, "commit": rename(record.reading.commit)}),
+        "reading": record.reading.replace(branch=plan.ref, commit=rename(record.reading.commit)),
         "program": record.program | reported,
     }
-    return record.model_copy(update=changes)
+    return record.replace(**changes)
 
 
 def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
@@ -116,7 +114,7 @@ def with_full_disk(reading: RunReading, folder: Path) -> RunReading:
         return reading
     message = explain_full(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) or error.message
     why = f"line {error.line} says: {error.message}"
-    return reading.died_of(error.model_copy(update={"message": message, "why": why}))
+    return reading.died_of(error.replace(message=message, why=why))
 
 
 def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:

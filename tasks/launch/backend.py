@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 from configs.backends import find_part
 from configs.frozen import Frozen
-from tasks.records import DeathKind, JobCause, RunHandle, RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import JobCause, RunHandle, RunPlan
+from tasks.records.run_end import DeathKind
+from tasks.store.directories import RunDirectory
 
 # The log line about a job that was ended from outside: by the platform, a user or a time limit. The run's record is
 # made from the log, so the cause must be there.

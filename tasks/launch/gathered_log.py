@@ -7,7 +7,7 @@ from pathlib import Path
 from tasks.launch.backend import CAUSE_LINE, LaunchError
 from tasks.launch.logs import open_locked
 from tasks.launch.supervise import stamp
-from tasks.records import JobCause
+from tasks.records.plan import JobCause
 from tasks.store.atomic import explain_full
 
 _FRAME_END = (b"XPK End:", b"EXIT_CODE=")  # starts of the last lines, which a job's wrapper prints

@@ -18,10 +18,11 @@ from tasks.launch.backend import WITHOUT, LaunchedRun, LaunchError, Restarted, b
 from tasks.launch.patience import retry_outages
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_recorder
-from tasks.records import RunHandle, RunPlan
+from tasks.records.plan import RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
-from tasks.store import RunDirectory, Store
+from tasks.store.directories import RunDirectory
 from tasks.store.locks import hold
+from tasks.store.store import Store
 from tasks.verify.layout import TMP_MARK
 
 POLL_S = 0.2  # between checks of the lock, the log or the job
@@ -103,7 +104,7 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
 def with_recording(plan: RunPlan) -> RunPlan:
     """Return the plan with the variables that make its trainer record its program and lines, and share its start."""
     plan = with_recorder(plan)
-    return plan.model_copy(update={"environment": {**plan.environment, **program_variables(plan)}})
+    return plan.replace(environment={**plan.environment, **program_variables(plan)})
 
 
 def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:

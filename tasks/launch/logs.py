@@ -8,9 +8,11 @@ from pathlib import Path
 
 from configs.frozen import Frozen
 from tasks.launch.backend import LaunchError, Restarted
-from tasks.records import LogEvent, RunEnded
+from tasks.records.log_reading import LogEvent, RunEnded
 from tasks.records.text import visible
-from tasks.scrape import LogFollower, LogFormatError, scrape_run
+from tasks.scrape.follow import LogFollower
+from tasks.scrape.read_log import scrape_run
+from tasks.scrape.window import LogFormatError
 from tasks.store.atomic import write_bytes_atomically
 
 _CLOSED = re.compile(rb"(?:^|\n)EXIT_CODE=(\d+)\n\Z")

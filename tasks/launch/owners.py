@@ -10,10 +10,13 @@ from contextlib import contextmanager
 from typing import Literal
 
 from tasks.launch.job import is_here
-from tasks.records import RunHandle, RunPlan, RunRecord
-from tasks.store import RunDirectory, Store, check_name
+from tasks.records.plan import RunHandle, RunPlan
+from tasks.records.run import RunRecord
 from tasks.store.claims import TakenError
+from tasks.store.directories import RunDirectory
 from tasks.store.locks import hold
+from tasks.store.names import check_name
+from tasks.store.store import Store
 
 LOCK = ".flow"  # file in the run's folder
 FOLDER = "flows"  # in the store: a subfolder per flow run, with an empty file per run whose job it owns

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from tasks.records import StartedProcess
+from tasks.records.plan import StartedProcess
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TOLERANCE_S = 2.0  # a process with the same pid is the same process if the start times differ by less

@@ -10,8 +10,8 @@ from tasks.launch.backend import PLACE_LINE
 from tasks.launch.gathered_log import GatheredLog
 from tasks.launch.logs import read_all, read_exit_code
 from tasks.launch.patience import NotAnswering, given_up
-from tasks.records import JobCause
-from tasks.store import RunDirectory
+from tasks.records.plan import JobCause
+from tasks.store.directories import RunDirectory
 
 type End = tuple[JobCause | None, int | None]  # why the job was ended from outside, and the exit code, if known
 

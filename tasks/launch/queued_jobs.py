@@ -14,8 +14,9 @@ from tasks.launch.job import has_checkpoint
 from tasks.launch.logs import open_locked, rename_earlier_log
 from tasks.launch.queue_records import QueuedHandle, QueueSettings
 from tasks.launch.queued_attempt import QueuedAttempt
-from tasks.records import DeathKind, JobCause, RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import JobCause, RunPlan
+from tasks.records.run_end import DeathKind
+from tasks.store.directories import RunDirectory
 
 
 class QueuedJobs[H: QueuedHandle](ABC):

@@ -9,7 +9,8 @@ from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_account import account_death, account_run, seconds_between_steps
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
-from tasks.records import RunFacts, RunRecord
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import RunFacts
 
 
 def facts_of_run(run: RunRecord) -> RunFacts:
@@ -21,7 +22,7 @@ def facts_of_run(run: RunRecord) -> RunFacts:
 
 def with_facts(run: RunRecord) -> RunRecord:
     """Return a copy of the record with newly computed facts, to be stored."""
-    return run.model_copy(update={"facts": compute_facts(run)})
+    return run.replace(facts=compute_facts(run))
 
 
 def compute_facts(run: RunRecord) -> RunFacts:
@@ -32,7 +33,7 @@ def compute_facts(run: RunRecord) -> RunFacts:
     # waiting for other programs on the same machine is not counted as step time: docs/decisions/0050
     steady = wall if waited is None else find_levels(seconds - waited, unit=unit)
     between = seconds_between_steps(run)
-    wall, steady = (levels and levels.model_copy(update={"mean": levels.mean + between}) for levels in (wall, steady))
+    wall, steady = (levels and levels.replace(mean=levels.mean + between) for levels in (wall, steady))
     used = cpu_seconds(run)
     found = {STEP_TIME.name: steady, CPU_TIME.name: None if used is None else find_levels(used)}
     facts = RunFacts(
@@ -42,7 +43,7 @@ def compute_facts(run: RunRecord) -> RunFacts:
         account=account_run(run) or account_death(run),
     )
     values = {metric.name: value for metric in METRICS if (value := metric.value_of(run, facts))}
-    return facts.model_copy(update={"values": values})
+    return facts.replace(values=values)
 
 
 @cache

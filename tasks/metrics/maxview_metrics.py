@@ -2,7 +2,9 @@
 
 from tasks.metrics.merged_steps import place_of_row
 from tasks.metrics.metric import Metric, OfRun, number
-from tasks.records import Measured, RunRecord, Source
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
+from tasks.records.shared_fields import Source
 
 MEMORY_DECIMALS = 2  # decimals of the sizes in `Using (GB)` lines; their rounding limits the percentage's precision
 SINGLE_STEP = "a single step is not a measurement"

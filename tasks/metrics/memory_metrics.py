@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tasks.metrics.merged_steps import last_of_each_step
 from tasks.metrics.metric import Metric, OfRun
 from tasks.metrics.program_metrics import GIB, MIB
-from tasks.records import Measured, RunFacts, RunRecord
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured, RunFacts
 
 HOST, HOST_PEAK_COLUMN = "host_memory_b", "host_memory_peak_b"
 DEVICE, DEVICE_PEAK_COLUMN = "device_memory_b", "device_memory_peak_b"

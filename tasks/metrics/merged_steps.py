@@ -8,7 +8,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tasks.metrics.printed import shared_decimals
-from tasks.records import RunRecord, Source
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 RATE = "tokens_per_s_per_device"

@@ -4,7 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from configs.frozen import Frozen
-from tasks.records import Better, CompiledProgram, Measured, ProgramWork, RunFacts, RunRecord, Source
+from tasks.records.compared_case import Better
+from tasks.records.compiled import CompiledProgram, ProgramWork
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured, RunFacts
+from tasks.records.shared_fields import Source
 
 # How a metric is judged. exact: equal within the tolerance; noise: by the step times of all runs; steps: by its
 # values at all steps; proof: by a rule in tasks/diff that checks evidence; shown: not at all.
@@ -62,9 +66,7 @@ class Metric(Frozen):
 
     def at_middle(self) -> "Metric":
         """Return a copy with the title and the rule of a row that the typical steps (near the median) decide."""
-        return self.model_copy(
-            update={"title": self.middle, "rule": "mean of the steps near the median, mean of the runs"}
-        )
+        return self.replace(title=self.middle, rule="mean of the steps near the median, mean of the runs")
 
 
 def number(value: float, decimals: int, source: Source | None, *, unit: float = 0.0) -> Measured:

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 
 from tasks.metrics.metric import Metric, Printed, number
-from tasks.records import CompiledProgram, Measured, ProgramMemory, ProgramWork, RunRecord
+from tasks.records.compiled import CompiledProgram, ProgramMemory, ProgramWork
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
 
 GIB, MIB = 2**30, 2**20  # MaxText prints GiB as GB
 MEMORY_PARTS = ("argument", "output", "temp")  # MaxText prints their sum minus "alias" (outputs in arguments' place)
@@ -51,12 +53,14 @@ def _memory_part(name: str, title: str) -> Metric:
     def read(program: CompiledProgram, work: ProgramWork | None) -> float | None:
         return None if program.memory is None else _bytes_of(program.memory, name) / GIB
 
-    return PROGRAM_MEMORY.model_copy(
-        update={
-            "name": f"memory_{name}", "title": f"– {title}", "rule": "the compiler's own", "judged": "shown",
-            "why": PART_OF_SUM, "of_program": read,
-        }
-    )  # fmt: skip
+    return PROGRAM_MEMORY.replace(
+        name=f"memory_{name}",
+        title=f"– {title}",
+        rule="the compiler's own",
+        judged="shown",
+        why=PART_OF_SUM,
+        of_program=read,
+    )
 
 
 def _bytes_of(memory: ProgramMemory, name: str) -> int:
@@ -71,12 +75,13 @@ def _collectives(work: ProgramWork | None, where: Iterable[bool]) -> float | Non
 
 
 def _collectives_part(name: str, title: str, *, in_loop: bool) -> Metric:
-    return COLLECTIVES.model_copy(
-        update={
-            "name": f"collective_bytes_{name}", "title": f"– {title} of loops", "judged": "shown", "why": PART_OF_SUM,
-            "of_program": lambda program, work: _collectives(work, (in_loop,)),
-        }
-    )  # fmt: skip
+    return COLLECTIVES.replace(
+        name=f"collective_bytes_{name}",
+        title=f"– {title} of loops",
+        judged="shown",
+        why=PART_OF_SUM,
+        of_program=lambda program, work: _collectives(work, (in_loop,)),
+    )
 
 
 COMPILES = Metric(
@@ -84,12 +89,10 @@ COMPILES = Metric(
     judged="proof",
 )  # fmt: skip
 # Metrics of compiled programs, known without a run. PROGRAM_MEMORY has the name and tolerance of MEMORY (of runs).
-PROGRAM_MEMORY = MEMORY.model_copy(
-    update={
-        "title": "Memory of a device",
-        "rule": "the compiler's sum of arguments, outputs and temporary values, less what is written in place",
-        "of_program": lambda program, work: program.memory and program.memory.total / GIB,
-    }
+PROGRAM_MEMORY = MEMORY.replace(
+    title="Memory of a device",
+    rule="the compiler's sum of arguments, outputs and temporary values, less what is written in place",
+    of_program=lambda program, work: program.memory and program.memory.total / GIB,
 )
 CYCLES = Metric(
     name="estimated_cycles", title="Estimated cycles", unit="", better="lower",

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.records import StepLevel, StepLevels
+from tasks.records.run_facts import StepLevel, StepLevels
 
 QUICK = 0.1  # the quantile that is the steady level
 REACH = 3.0  # see `middle_level`

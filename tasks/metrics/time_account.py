@@ -5,7 +5,10 @@ import polars as pl
 
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.step_time_levels import MIN_STEPS
-from tasks.records import RunReading, RunRecord, Source, TimeAccount, TimePart, seconds_between
+from tasks.records.log_reading import RunReading
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import TimeAccount, TimePart, seconds_between
+from tasks.records.shared_fields import Source
 
 COMPUTE = "compute"
 FIRST_STEPS = "first steps"  # part with all steps of a run that died too early to separate compiling from computing
@@ -61,7 +64,7 @@ def _account(run: RunRecord, parts: list[TimePart]) -> TimeAccount:
         arm=run.arm,
         run_name=run.reading.name,
         total_s=total,
-        parts=tuple(part.model_copy(update={"share": part.seconds / total if total else 0.0}) for part in parts),
+        parts=tuple(part.replace(share=part.seconds / total if total else 0.0) for part in parts),
     )
 
 
@@ -104,7 +107,7 @@ def _parts_outside_steps(reading: RunReading, timed: pl.DataFrame, spent: float)
 def _add_time(parts: dict[str, TimePart], name: str, seconds: float, place: Source, *, steps: int = 0) -> None:
     """Add time to a part. The part keeps the place of its first addition, so callers add the longest time first."""
     part = parts.get(name) or TimePart(part=name, seconds=0.0, share=0.0, source=place)
-    parts[name] = part.model_copy(update={"seconds": part.seconds + seconds, "steps": part.steps + steps})
+    parts[name] = part.replace(seconds=part.seconds + seconds, steps=part.steps + steps)
 
 
 def seconds_between_steps(run: RunRecord) -> float:

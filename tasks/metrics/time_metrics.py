@@ -11,7 +11,8 @@ import polars as pl
 from tasks.metrics.merged_steps import last_of_each_step, place_of_row, step_table
 from tasks.metrics.metric import Metric, number
 from tasks.metrics.time_account import COMPUTE, is_stall, is_steady
-from tasks.records import Measured, RunFacts, RunRecord, seconds_between
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured, RunFacts, seconds_between
 
 TOO_FEW = "too few steps"
 PRODUCTIVE = "productive step time"
@@ -64,7 +65,7 @@ def stalled(runs: Sequence[RunRecord], facts: Sequence[RunFacts]) -> Measured:
         return Measured(value=seconds, text=f"{seconds:.1f}", samples=samples)
     runs_of = f" in {len(stalls)} runs" if len(stalls) > 1 else ""
     run, longest = max(chain(*stalls), key=lambda pair: pair[1].seconds)
-    place = longest.source and longest.source.model_copy(update={"run": run})
+    place = longest.source and longest.source.replace(run=run)
     return Measured(value=seconds, text=f"{seconds:.1f} ({words}{runs_of})", source=place, samples=samples)
 
 

@@ -3,9 +3,10 @@
 import json
 
 from tasks.observe.ran_lines import PATTERN, read_ran_lines
-from tasks.records import ChangeCoverage, RanLines, RunPlan, UnseenLines
+from tasks.records.change import ChangeCoverage, RanLines, UnseenLines
+from tasks.records.plan import RunPlan
 from tasks.records.run import START_FOLDER
-from tasks.store import Store
+from tasks.store.store import Store
 
 MOST = 60  # runs that are read, the newest first
 
@@ -16,10 +17,9 @@ def name_cases(coverage: ChangeCoverage | None, plan: RunPlan, store: Store) -> 
         return coverage
     started = _read_started(plan.trainer, store)
     unseen = tuple(
-        one.model_copy(update={"case": next((case for case, ran in started if _has_run(one, ran)), "")})
-        for one in coverage.unseen
+        one.replace(case=next((case for case, ran in started if _has_run(one, ran)), "")) for one in coverage.unseen
     )
-    return coverage.model_copy(update={"unseen": unseen})
+    return coverage.replace(unseen=unseen)
 
 
 def _has_run(one: UnseenLines, ran: RanLines) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from configs.backends import settings_model
-from tasks.records import RunPlan, StepCompile
+from tasks.records.log_reading import StepCompile
 from tasks.records.observation import PROGRAM
+from tasks.records.plan import RunPlan
 from tasks.store.atomic import write_atomically, write_bytes_atomically
 from tasks.store.documents import dump_json, load_json, read_document
 

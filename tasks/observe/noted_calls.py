@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from maxview_probe.observe.observation_files import CALLS
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.records.run import START_FOLDER
 from tasks.store.atomic import write_bytes_atomically
 

@@ -41,7 +41,7 @@ def read_observation(folder: Path, arm: str = "") -> Observation:
     """
     path = folder / FILE
     try:
-        return Observation.model_validate_json(path.read_bytes()).model_copy(update={"arm": arm})
+        return Observation.model_validate_json(path.read_bytes()).replace(arm=arm)
     except FileNotFoundError:
         return Observation(arm=arm, notes=(explain_missing_step(folder),))
     except ValidationError as error:

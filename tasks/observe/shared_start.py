@@ -11,8 +11,9 @@ from configs.backends import settings_model
 from configs.trainers import trainer_class
 from tasks.observe.ran_lines import read_ran_lines
 from tasks.observe.recorder import prepare_recorder
-from tasks.records import RanLines, RunPlan, StartReport
-from tasks.records.run import START_FILE, START_FOLDER
+from tasks.records.change import RanLines
+from tasks.records.plan import RunPlan
+from tasks.records.run import START_FILE, START_FOLDER, StartReport
 
 
 def with_recorder(plan: RunPlan) -> RunPlan:
@@ -34,7 +35,7 @@ def with_recorder(plan: RunPlan) -> RunPlan:
         folder, plan.environment, start=start, lines_only=plan.start is None and not metered, root=plan.source or "",
         changed=changed, meter=metered, end_after=plan.files.end_after,
     )  # fmt: skip
-    return plan.model_copy(update={"environment": {**plan.environment, **variables}})
+    return plan.replace(environment={**plan.environment, **variables})
 
 
 def read_ran(plan: RunPlan) -> RanLines | None:

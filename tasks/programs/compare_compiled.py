@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tasks.programs.program_work import FIRST_LINE, Analysis, Unit, add_work, locate
-from tasks.records import CompiledProgram, HeavyArray, InputArray, ProgramComparison, ProgramDifference, Source, Work
+from tasks.records.compiled import CompiledProgram, HeavyArray, InputArray, ProgramComparison, ProgramDifference, Work
+from tasks.records.shared_fields import Source
 from tasks.records.text import counted
 
 MIN_SHARE = 0.001  # smallest cost of a listed difference

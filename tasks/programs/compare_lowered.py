@@ -10,7 +10,7 @@ from tasks.programs.build_graph import Transcript, make_graph
 from tasks.programs.read_with_jax import read_with_jax
 from tasks.programs.source_lines import name_function
 from tasks.programs.value_graph import FREE, RANDOM, Graph, Input, Node, array_type
-from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
+from tasks.records.explanation import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.text import counted
 
 MAX_LISTED = 40  # limit of rows in the record; a row is a function in one pass

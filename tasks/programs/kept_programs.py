@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tasks.programs.compare_lowered import compare_transcripts
 from tasks.programs.read_with_jax import read_with_jax
-from tasks.records import ProgramExplanation, RunRecord
+from tasks.records.explanation import ProgramExplanation
 from tasks.records.observation import PROGRAM
-from tasks.store import Store
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 
 
 def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:

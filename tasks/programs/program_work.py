@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from tasks.programs.hlo import Computation, Instruction, Program, Shape, read_program
 from tasks.programs.loops import Runs, count_runs
-from tasks.records import CollectiveSum, ProgramWork, Source, Work
-from tasks.records.compiled import OPTIMISED
+from tasks.records.compiled import OPTIMISED, CollectiveSum, ProgramWork, Work
+from tasks.records.shared_fields import Source
 
 COLLECTIVES = (
     "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from maxview_probe.observe.places import LIBRARIES
 from tasks.programs.hlo import Instruction, Program, read_program
 from tasks.programs.program_work import locate
-from tasks.records import CodeLine
+from tasks.records.explanation import CodeLine
 
 # Folders of installed packages, and checkouts of commits.
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/checkouts/[0-9a-f]{40,64}/")

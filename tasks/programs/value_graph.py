@@ -13,7 +13,7 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple, Self
 
-from tasks.records import CodeLine
+from tasks.records.explanation import CodeLine
 
 RANDOM = "random bits"
 # operations that move no data once they are compiled

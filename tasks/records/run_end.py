@@ -88,7 +88,7 @@ class RunEnd(Frozen):
 
     def died_of(self, error: LogError) -> Self:
         """Return a copy of the record in which this error ended the run."""
-        return self.model_copy(update={"error": error, "fate": error.kind})
+        return self.replace(error=error, fate=error.kind)
 
 
 def decide_fate(

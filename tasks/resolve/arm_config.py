@@ -127,7 +127,7 @@ def _apply_own(
     """Return the layer of an arm's checkout: of keys that exist here, with the base's values of keys that it lacks."""
     shared = {key: value for key, value in ours.items() if key in theirs or value.layer == "base"}
     changed = {
-        key: value.model_copy(update={"origin": value.origin.replace(str(folder), f"{ref}:configs", 1)})
+        key: value.replace(origin=value.origin.replace(str(folder), f"{ref}:configs", 1))
         for key, value in theirs.items()
         if key in KEYS and (key not in ours or ours[key].value != value.value)
     }
@@ -192,4 +192,4 @@ def fit_config(
     known = trainer.known_keys(resolved.values, arm, problems, root)
     if known is None:
         return resolved
-    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
+    return resolved.replace(values={k: v for k, v in resolved.values.items() if k in known})

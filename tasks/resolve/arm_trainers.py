@@ -10,7 +10,7 @@ from pathlib import Path
 
 from configs.comparison import Arm, Comparison
 from configs.errors import ConfigError, Problems, suggest
-from tasks.records import ArmOverrides
+from tasks.records.plan import ArmOverrides
 from tasks.resolve.checkout import make_checkout, prune_checkouts, read_tree
 from tasks.resolve.git import GitError, list_commits, run_git
 from tasks.resolve.own_clone import HERE, find_own_clone
@@ -27,7 +27,7 @@ def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path)
     """
     problems = Problems()
     arms = problems.attempt(partial(apply_options, comparison, options)) or apply_options(
-        comparison, options.model_copy(update={"software": ()})
+        comparison, options.replace(software=())
     )
     if not comparison.has_refs:
         problems.lines += [
@@ -78,7 +78,7 @@ def _add_versions(
             continue
         with suppress(GitError):  # the clone has just been removed
             sources[name] = find_source(where, ref.sha, cache)
-            found[name] = found[name].model_copy(update={"version": describe_version(ref, where, sources[name])})
+            found[name] = found[name].replace(version=describe_version(ref, where, sources[name]))
     if len(sources) < len(found) or len({trainer.repository for trainer in found.values()}) > 1:
         return found
     # the repository that is kept for a commit of the working tree also has the clone's commits
@@ -104,8 +104,8 @@ def _add_distances(
             "different": different,
             "read": sum(own.is_read(path, words) for path in different),
         }
-        version = own.version and own.version.model_copy(update=distance)
-        found[arm.name] = own.model_copy(update={"version": version, "commits": list_commits(folder, left, right)})
+        version = own.version and own.version.replace(**distance)
+        found[arm.name] = own.replace(version=version, commits=list_commits(folder, left, right))
     return found
 
 
@@ -136,7 +136,7 @@ def apply_options(comparison: Comparison, options: ArmOverrides) -> tuple[Arm, .
         elif wanted:
             problems += [f"--with {arm.name}: {line}" for line in check_packages(wanted)]
             changes |= {"packages": tuple(wanted), "python": None, "image": None}
-        arms.append(arm.model_copy(update=changes))
+        arms.append(arm.replace(**changes))
     if problems:
         raise ConfigError(problems)
     return tuple(arms)
@@ -179,4 +179,4 @@ def _prepare_trainer(
     if checkout is None or ref is None:
         return made
     placed = {"ref": ref.name, "commit": ref.sha, "repository": repository, "tree": read_tree(checkout.folder)}
-    return made.model_copy(update=placed)
+    return made.replace(**placed)

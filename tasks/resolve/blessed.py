@@ -6,9 +6,11 @@ from pathlib import Path
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.records import Baseline, Blessing, ComparisonRecord, RunPlan, RunRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import RunPlan
+from tasks.records.run import Baseline, Blessing, RunRecord
 from tasks.store.baselines import find_baseline, read_baseline, write_baseline
+from tasks.store.store import Store
 
 
 def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tuple[Path, Blessing]:
@@ -60,8 +62,8 @@ def _strip_machine(run: RunRecord) -> RunRecord:
         "passed_on": (),
         "launch": None,
     }
-    plan = run.plan and run.plan.model_copy(update=unplaced)
-    return run.model_copy(update={"plan": plan, "log": ""})
+    plan = run.plan and run.plan.replace(**unplaced)
+    return run.replace(plan=plan, log="")
 
 
 def check_baselines(plans: Sequence[RunPlan], place: str) -> None:
@@ -98,9 +100,9 @@ def blessed_runs(plan: RunPlan, store: Store, place: str) -> list[RunRecord]:
         directory = store.run(f"blessed-{run.plan.run_name}").create()
         control = run.commit is not None and run.commit == plan.commit and not plan.dirty and not plan.software
         moved = {"directory": str(directory.path), "blessed": str(path), "ref": None, "version": None}
-        kept = run.plan.model_copy(update={**moved, "arm": arm, "aa": plan.aa or control})
+        kept = run.plan.replace(**moved, arm=arm, aa=plan.aa or control)
         label = " · ".join(filter(None, (f"blessed {baseline.blessings[-1].day}", run.commit and run.commit[:9])))
-        record = run.model_copy(update={"plan": kept, "arm": arm, "label": label, "log": directory.log_address})
+        record = run.replace(plan=kept, arm=arm, label=label, log=directory.log_address)
         directory.write_record(record)
         records.append(record)
     return records

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from configs.frozen import Frozen
 from configs.trainers import trainer_class
-from tasks.records import RunPlan
 from tasks.records.change import ChangedCode, ChangedStatement, Side, StatementKind
+from tasks.records.plan import RunPlan
 
 MAX_STATEMENTS = 20_000  # of one file; a file with more of them is generated
 PROSE = frozenset({".md", ".rst", ".txt", ".ipynb", ".png", ".svg", ".lock"})
@@ -99,7 +99,7 @@ def _compare_file(left: Path, right: Path, file: str) -> Iterator[ChangedStateme
             lines = changed_lines[one.place.side == "candidate"]
             lambdas = tuple(line for line in one.place.lambdas if line in lines)
             count = len(lines.intersection(range(one.place.first, one.place.last + 1)))
-            yield one.place.model_copy(update={"lambdas": lambdas, "count": max(1, count)})
+            yield one.place.replace(lambdas=lambdas, count=max(1, count))
 
 
 def _find_changed_lines(left: Sequence[str], right: Sequence[str]) -> tuple[set[int], set[int]]:
@@ -161,7 +161,7 @@ def list_statements(text: str, file: str, side: Side) -> Iterator[_Statement]:
                 found = place(kind, _enclosing(function), node.lineno, last, names, lambdas, guard)
                 value = getattr(node, "value", None)
                 if kind == "definition" and isinstance(value, ast.Dict):
-                    found = found.model_copy(update={"entries": len(value.keys)})
+                    found = found.replace(entries=len(value.keys))
                 yield _Statement(fingerprint=f"{path}|{ast.dump(node)}", place=found)
                 continue
             last = next((block[0].lineno - 1 for _, block in blocks if block), node.lineno)

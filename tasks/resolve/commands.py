@@ -15,7 +15,7 @@ from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.schema import TrainConfig
 from configs.topologies import find_topology
-from tasks.records import Invocation
+from tasks.records.plan import Invocation
 from tasks.resolve.trainers.trainer import Trainer
 
 # Fields of a trainer that are unknown until the run reports them, with their placeholder values.
@@ -51,11 +51,11 @@ def make_command(target: Target, trainer: Trainer, config: TrainConfig, *, arm: 
     if in_pod and image is None and (trainer.folder or trainer.software):
         raise ConfigError([f"{target.name} runs images: give the arm '{arm}' an `image:` that holds its trainer"])
     if on_cluster is not None and image is not None:
-        on_cluster = on_cluster.model_copy(update={"image": image})
+        on_cluster = on_cluster.replace(image=image)
     trainer.check_target(target, arm, in_pod=in_pod)
     alone = in_pod or on_cluster is None or on_cluster.alone
     return Command(
-        trainer.model_copy(update=UNKNOWN) if in_pod else trainer,
+        trainer.replace(**UNKNOWN) if in_pod else trainer,
         partial(trainer.invoke, config, in_pod=in_pod, alone=alone),
         (on_cluster.facts if on_cluster else {}) | trainer.facts,
         on_cluster,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tasks.records import Commit
+    from tasks.records.plan import Commit
 
 TIMEOUT_S = 600.0  # long enough to fetch one commit of a big repository
 # Excludes `ext::` addresses, which run a command.
@@ -70,7 +70,7 @@ def list_commits(folder: Path, without: str, sha: str) -> "tuple[Commit, ...]":
 
     Returns () if git fails, e.g. because it is missing, or because the folder is no clone or lacks one of the commits.
     """
-    from tasks.records import Commit  # imported here because it loads polars, and the command line needs only refs
+    from tasks.records.plan import Commit
 
     try:
         printed = run_git(

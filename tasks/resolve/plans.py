@@ -20,7 +20,7 @@ from configs.names import default_cache, find, list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.records import ArmOverrides, RunPlan, SharedStart
+from tasks.records.plan import ArmOverrides, RunPlan, SharedStart
 from tasks.resolve.arm_config import ResolvedConfig, find_unfit_cases, fit_config, resolve_config
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.blessed import check_baselines
@@ -107,7 +107,7 @@ class CompileRequest(Request):
 def on_this_machine(target: Target) -> Target:
     """Return the target on this machine, without its launch settings and devices."""
     here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "launch": {}}
-    return target.model_copy(update=here)
+    return target.replace(**here)
 
 
 def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Path | None = None) -> list[RunPlan]:
@@ -158,7 +158,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
         start = SharedStart(taken_from=None if first else plans[-1].run_name) if shared else None
         make = partial(plan_run, request, target, configs[case, arm], command, out=out, rules=rules, start=start)
         plan = make(case=case, arm=arm, repeat=repeat)
-        plans.append(plan.model_copy(update={"against": request.blessed}))
+        plans.append(plan.replace(against=request.blessed))
     if request.blessed:
         check_baselines(plans, request.blessed)
     return plans
@@ -264,16 +264,16 @@ def request_comparison(options: CompareOptions) -> Request:
     With `--only function` nothing is trained, and the target's cluster, images and devices are not needed.
     """
     blessed = options.baseline if is_baseline_place(options.baseline) else ""
-    request = _request(options.model_copy(update={"baseline": ""}) if blessed else options, options.more)
-    arms = request.arms.model_copy(update={"aa": options.more.aa})
-    request = request.model_copy(update={"repeats": options.more.repeats, "blessed": blessed, "arms": arms})
+    request = _request(options.replace(baseline="") if blessed else options, options.more)
+    arms = request.arms.replace(aa=options.more.aa)
+    request = request.replace(repeats=options.more.repeats, blessed=blessed, arms=arms)
     return FunctionRequest(**dict(request)) if options.read_only() == {"function"} else request
 
 
 def with_seed(request: Request, seed: int) -> Request:
     """Return the request of one run of each arm whose first weights, dropout and order of data follow from `seed`."""
     seeds = (f"init_weights_seed={seed}", f"data_shuffle_seed={seed}")
-    return request.model_copy(update={"repeats": 1, "overrides": (*request.overrides, *seeds)})
+    return request.replace(repeats=1, overrides=(*request.overrides, *seeds))
 
 
 def request_compiles(options: PreflightOptions) -> CompileRequest:

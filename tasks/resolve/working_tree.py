@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from configs.errors import ConfigError
-from tasks.records import CodeVersion
+from tasks.records.plan import CodeVersion
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import SHORT_SHA, WORKING_TREE, ResolvedRef, is_address, resolve_ref
 
@@ -96,7 +96,7 @@ def _resolve_working_tree(repository: str, cache: Path) -> ResolvedRef:
     clone = Path(repository)
     head = resolve_ref(repository, "HEAD")
     branch = run_git(["rev-parse", "--abbrev-ref", "HEAD"], folder=clone)  # HEAD, if it is detached
-    head = head.model_copy(update={"name": branch})
+    head = head.replace(name=branch)
     if not _status(clone):
         return head
     _check_size(clone)

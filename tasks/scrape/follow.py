@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tasks.records import CheckpointCommitted, CheckpointStarted, LogEvent, RunEnded, StepCompleted, decide_fate
+from tasks.records.log_reading import CheckpointCommitted, CheckpointStarted, LogEvent, RunEnded, StepCompleted
+from tasks.records.run_end import decide_fate
 from tasks.scrape.dialects import MAXTEXT, recognise
 from tasks.scrape.dialects.dialect import Match
 from tasks.scrape.prefixes import PREFIX

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks.records import Coverage, LogError, LogReading, RunReading
+from tasks.records.log_reading import Coverage, LogReading, RunReading
+from tasks.records.run_end import LogError
 from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import LogDialect, Match
 from tasks.scrape.table.step_table import StepTable, gaps_between
@@ -80,15 +81,12 @@ def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
         logs, case = read_page(document, name)
         page = {"case": case}
         runs = [
-            _read_part(document, log.span, log.name, name).model_copy(
-                update={"branch": log.branch, "commit": log.commit}
-            )
-            for log in logs
+            _read_part(document, log.span, log.name, name).replace(branch=log.branch, commit=log.commit) for log in logs
         ]
     elif document is not None and is_guide(document):
         runs = [
-            _read_part(text, (0, len(text)), Path(name).stem + (f" (excerpt {n})" if n > 1 else ""), name).model_copy(
-                update={"span": span}
+            _read_part(text, (0, len(text)), Path(name).stem + (f" (excerpt {n})" if n > 1 else ""), name).replace(
+                span=span
             )
             for n, (text, span) in enumerate(split_excerpts(document), 1)
         ]
@@ -139,7 +137,7 @@ def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> st
 
 
 def _covered(run: RunReading, **update: object) -> RunReading:
-    return run.model_copy(update={"coverage": run.coverage.model_copy(update=update)})
+    return run.replace(coverage=run.coverage.replace(**update))
 
 
 def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:

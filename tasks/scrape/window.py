@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.records import Source, UnreadLine
+from tasks.records.log_reading import UnreadLine
+from tasks.records.shared_fields import Source
 
 CHUNK = 4 << 20  # bytes read at a time
 FIRST = 1 << 20  # bytes of the first chunk: small, because it is enough to recognise a text

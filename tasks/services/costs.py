@@ -6,7 +6,7 @@ from pathlib import Path
 
 from configs.names import default_cache
 from tasks.diff.decide import show_duration
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.records.text import counted
 from tasks.store.atomic import StoreError, write_atomically
 

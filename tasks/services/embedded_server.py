@@ -24,7 +24,7 @@ from typing import IO, NoReturn
 
 from tasks.launch.processes import start_of
 from tasks.services.kept_programs import Kept, end_kept, read_kept
-from tasks.store import write_atomically
+from tasks.store.atomic import write_atomically
 
 IDLE_S = 600.0  # seconds from the end of the last command to the end of the server
 STOP_S = 10.0  # seconds from SIGTERM to SIGKILL or, if the server ends itself, to os._exit

@@ -11,8 +11,11 @@ from typing import NamedTuple
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import JobEvent
 from tasks.publish.content.page_address import PublishedPage
-from tasks.records import Bisection, CheckpointProof, ComparisonRecord, RunPlan
+from tasks.records.bisection import Bisection
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.compared_case import ComparisonRecord
 from tasks.records.convergence import ConvergenceRecord
+from tasks.records.plan import RunPlan
 
 
 class Planned(NamedTuple):

@@ -31,9 +31,9 @@ from prefect.states import Cancelled, Running
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
 from tasks.launch.owners import Life, forget, handles_of, unforgotten
-from tasks.records import RunHandle
+from tasks.records.plan import RunHandle
 from tasks.services.outage import unless_away
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 
 HEARTBEAT = "prefect.flow-run.heartbeat"
 AT_SIGTERM = "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"  # variable in a flow's process

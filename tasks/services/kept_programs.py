@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tasks.launch.processes import adopt, end_session, is_running
-from tasks.records import StartedProcess
-from tasks.store import write_atomically
+from tasks.records.plan import StartedProcess
+from tasks.store.atomic import write_atomically
 
 
 class Kept(StartedProcess):

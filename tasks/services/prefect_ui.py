@@ -20,12 +20,12 @@ from pydantic_core import to_jsonable_python
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.diff import exit_status
+from tasks.diff.compare_runs import exit_status
 from tasks.diff.next_step import find_deciding_row
 from tasks.publish.content.brief import short_title, tell_gate
 from tasks.publish.content.row_values import show_percent, show_values
 from tasks.publish.content.verdict_words import OUTCOMES, WORST_FIRST, outcome_of, tell_outcome
-from tasks.records import ComparisonRecord, MetricDiff, Verdict
+from tasks.records.compared_case import ComparisonRecord, MetricDiff, Verdict
 from tasks.records.convergence import ConvergenceRecord
 from tasks.resolve.refs import WORKING_TREE
 from tasks.services.flow_names import show_name

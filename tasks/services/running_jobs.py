@@ -19,10 +19,11 @@ from prefect.runtime import flow_run
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.owners import find_heir, own, turn_of
-from tasks.records import RunHandle, RunPlan, RunRecord
+from tasks.records.plan import RunHandle, RunPlan
+from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Launched, Reused, Stopping, Troubled, Waits
 from tasks.services.flow_runs import is_job_running, is_rescheduled, life_of
-from tasks.store import Store
+from tasks.store.store import Store
 
 
 class Stopped(RuntimeError):

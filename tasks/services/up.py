@@ -20,7 +20,7 @@ from tasks.launch import processes
 from tasks.services import prefect_settings as environment
 from tasks.services.kept_programs import Kept, end_kept, read_kept, start_kept
 from tasks.services.server import ServerError, answers
-from tasks.store import write_atomically
+from tasks.store.atomic import write_atomically
 
 ROOT = CONFIG_ROOT.parent
 PREFECT_FILE = Path("deployments") / "prefect.yaml"
@@ -61,7 +61,7 @@ def start_services(place: Place, say: Callable[[str], None]) -> None:
     """
     _check(place)
     settings = environment_of(place, os.environ)
-    place = place.model_copy(update=home_and_database_of(settings))
+    place = place.replace(**home_and_database_of(settings))
     place.state.mkdir(parents=True, exist_ok=True)
     write_atomically(place.state / PLACE_FILE, place.model_dump_json(indent=1) + "\n")
     if read_kept(SERVER, place.state, Kept) is None:

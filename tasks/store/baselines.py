@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from configs.names import BLESSED
 from configs.read import CONFIG_ROOT
-from tasks.records import Baseline
+from tasks.records.run import Baseline
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.documents import describe_errors, dump_json, load_json, read_document
 from tasks.store.json_records import run_record_from_json, run_record_to_json

@@ -10,7 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tasks.records import ComparisonRecord, CrossRestore, RunHandle, RunPlan, RunRecord, StoredHandle
+from tasks.records.checkpoint_proof import CrossRestore
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import RunHandle, RunPlan, StoredHandle
+from tasks.records.run import RunRecord
 from tasks.store.atomic import StoreError, explain_full, explain_little, write_atomically
 from tasks.store.documents import load_json, model_from_json, read_document
 from tasks.store.json_records import model_to_json, run_record_from_json, run_record_to_json
@@ -196,7 +199,7 @@ class RunDirectory:
         if not listed:
             self.place.match(self.record)
         record = read_document(self.record, run_record_from_json)
-        return record and record.model_copy(update={"log": self.log_address})
+        return record and record.replace(log=self.log_address)
 
     @property
     def log_address(self) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
-from tasks.records import RunPlan, RunRecord, number_from_json, number_to_json
+from tasks.records.json_numbers import number_from_json, number_to_json
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.store.atomic import StoreError
 from tasks.store.documents import REMEDY, describe_errors, dump_json, load_json
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pydantic import ValidationError
 
-from tasks.records import NightPlan, NightRecord
+from tasks.records.night import NightPlan, NightRecord
 from tasks.store.atomic import StoreError
 from tasks.store.store import Store
 

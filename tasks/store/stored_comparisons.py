@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from tasks.records import ComparisonRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store
 
 
 def newest_comparisons(store: Store, comparison: str | None = None) -> list[ComparisonRecord]:

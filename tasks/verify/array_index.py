@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tasks.records import Problem
+from tasks.records.checkpoint_proof import Problem
 
 MAX_CHUNKS = 10_000_000  # limit of stored chunks of an array; metadata with more chunks is damaged or malicious
 # How the bytes of a chunk's file are packed. The length of files with "unknown" packing cannot be checked.

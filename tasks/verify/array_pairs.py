@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from maxview_probe.observe.meaning import Place, meaning_of_array, number_equal
-from tasks.records import ArrayRole
+from tasks.records.compared_checkpoints import ArrayRole
 from tasks.verify.array_index import ArraySpec
 
 _LAYER = re.compile(r"(?P<stack>.*[A-Za-z])_(?P<number>\d+)")

@@ -13,7 +13,7 @@ from typing import Any
 
 from etils import epath
 
-from tasks.records import Problem
+from tasks.records.checkpoint_proof import Problem
 from tasks.verify.layout import (
     COMMIT_MARKER,
     STEP_METADATA,

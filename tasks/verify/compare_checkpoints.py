@@ -16,8 +16,10 @@ from typing import Any
 
 from etils import epath
 
-from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, RunRecord, ValueDifference
-from tasks.store import Store
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference, ValueDifference
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.array_pairs import ArrayPair, first_difference, pair_arrays
 from tasks.verify.layout import (
@@ -136,7 +138,7 @@ def compare_checkpoints(
         if given or steps[0].step is None:
             return found
         lacking, unfinished = _find_lacking((path, other), steps[0].step)
-        return found.model_copy(update={"lacking": tuple(lacking), "unfinished": unfinished})
+        return found.replace(lacking=tuple(lacking), unfinished=unfinished)
 
 
 def _find_lacking(paths: Sequence[str | os.PathLike[str]], common: int) -> tuple[list[str], int]:
@@ -308,4 +310,4 @@ def _by_side(values: ValueDifference | None, pair: ArrayPair) -> ValueDifference
     """Return the values with `lost` in the order (ours, theirs): `_make_job` may have swapped the sides."""
     if values is None or len(pair.ours) == 1:
         return values
-    return values.model_copy(update={"lost": values.lost[::-1]})
+    return values.replace(lost=values.lost[::-1])

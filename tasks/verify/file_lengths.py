@@ -13,7 +13,7 @@ import numpy as np
 import zstandard
 from etils import epath
 
-from tasks.records import Problem
+from tasks.records.checkpoint_proof import Problem
 from tasks.verify.array_index import ArraySpec, FileRange, Index, name_some
 from tasks.verify.layout import OCDBT_MANIFEST
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from etils import epath
 
-from tasks.store import StoreError
+from tasks.store.atomic import StoreError
 
 TMP_MARK = ".orbax-checkpoint-tmp"
 COMMIT_MARKER = "commit_success.txt"

@@ -14,8 +14,8 @@ from typing import Any
 import google_crc32c
 from etils import epath
 
-from tasks.records import Problem
-from tasks.store import StoreError, write_atomically
+from tasks.records.checkpoint_proof import Problem
+from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.documents import dump_json
 from tasks.verify.layout import (
     CheckpointError,

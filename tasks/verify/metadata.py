@@ -11,7 +11,7 @@ from typing import Any
 
 from etils import epath
 
-from tasks.records import Problem
+from tasks.records.checkpoint_proof import Problem
 from tasks.verify.array_index import Index, name_some
 from tasks.verify.layout import TREE_METADATA, DamagedFile, read_metadata
 

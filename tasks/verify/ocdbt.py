@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import tensorstore as ts
 from etils import epath
 
-from tasks.records import Problem
+from tasks.records.checkpoint_proof import Problem
 from tasks.verify.array_index import FileRange, Index, array_name
 from tasks.verify.layout import MAX_BYTES, OCDBT_MANIFEST, DamagedFile, raise_if_unreachable, read_small
 

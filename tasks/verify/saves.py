@@ -8,17 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from configs.frozen import Frozen
-from tasks.records import (
-    CheckpointEvent,
-    CheckpointLife,
-    CheckpointProof,
-    Level,
-    LifeSpan,
-    RunRecord,
-    Source,
-    pair_saves,
-    seconds_between,
-)
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, CheckpointProof, Level, LifeSpan, pair_saves
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import seconds_between
+from tasks.records.shared_fields import Source
 
 _PERIOD = "checkpoint_period"  # config key of maxview's trainer and of MaxText: steps between two saves
 _QUARTER_S = 900  # offsets between time zones are multiples of 15 minutes
@@ -165,7 +158,7 @@ def _lives_of_run(run: RunRecord, number: int, continued: set[tuple[str, int]]) 
         overwritten = newest[step] != place
         name = run.plan.run_name if run.plan else run.reading.name
         life = _life(event, proof, zero, goes_on=not overwritten and (name, step) in continued)
-        lives.append(life.model_copy(update={"nth": seen[step], "overwritten": overwritten, "run": number}))
+        lives.append(life.replace(nth=seen[step], overwritten=overwritten, run=number))
     return lives
 
 

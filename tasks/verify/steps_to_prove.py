@@ -8,7 +8,7 @@ from typing import Any
 
 from etils import epath
 
-from tasks.records import CheckpointProof
+from tasks.records.checkpoint_proof import CheckpointProof
 from tasks.verify.commit_marks import show_time
 from tasks.verify.layout import (
     STEP_METADATA,

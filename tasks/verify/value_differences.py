@@ -14,7 +14,7 @@ import tensorstore as ts
 from etils import epath
 from numpy.typing import NDArray
 
-from tasks.records import ValueDifference
+from tasks.records.compared_checkpoints import ValueDifference
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.values import array_spec, bytes_per_chunk
 

@@ -10,7 +10,7 @@ import psutil
 import tensorstore as ts
 from etils import epath
 
-from tasks.records import Problem
+from tasks.records.checkpoint_proof import Problem
 from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.layout import OCDBT_MANIFEST, raise_if_unreachable
 from tasks.verify.ocdbt import NODES, kvstore_spec, low_load_context, shorten_message

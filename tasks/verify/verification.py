@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from tasks.records import CheckpointProof, Problem, reached
+from tasks.records.checkpoint_proof import CheckpointProof, Problem, reached
 from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.commit_marks import check_commit, check_unfinished, commit_time, show_time
 from tasks.verify.file_lengths import check_ranges
@@ -390,7 +390,7 @@ class Verification:
         self.problems.append(Problem(check=check, path=path, message=message))
 
     def _add(self, item: Item, problems: list[Problem]) -> None:
-        self.problems += [p.model_copy(update={"path": item.prefix + p.path}) for p in problems]
+        self.problems += [p.replace(path=item.prefix + p.path) for p in problems]
 
     def _tree_digest(self) -> str | None:
         if not all(index.whole for _, index in self.indexes):

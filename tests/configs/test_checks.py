@@ -16,7 +16,7 @@ from tests.wording.sentences import Wording
 
 def resolve(*overrides: str, target: str = "cpu", model: str | None = None, **changes: object) -> Sequence[str]:
     """The problems of a config on a target."""
-    comparison, place = load_comparison("linen-vs-nnx"), load_target(target).model_copy(update=changes)
+    comparison, place = load_comparison("linen-vs-nnx"), load_target(target).replace(**changes)
     try:
         resolve_config(comparison, place, case="01_base", arm="linen", overrides=overrides, model=model)
     except ConfigError as error:
@@ -61,7 +61,7 @@ def test_all_problems_are_reported_at_once() -> None:
 def test_the_width_of_an_expert_counts_where_there_are_experts(wording: Wording) -> None:
     config = resolve_config(load_comparison("linen-vs-nnx"), load_target("cpu-8"), case="06_moe", arm="nnx").config
     changes = {"base_moe_mlp_dim": 31, "ici_tensor_parallelism": 2, "ici_fsdp_parallelism": 4}
-    experts, none = config.model_copy(update=changes), config.model_copy(update={**changes, "num_experts": 1})
+    experts, none = config.replace(**changes), config.replace(**changes, num_experts=1, num_experts_per_tok=1)
     (problem,) = find_problems(experts, Devices(count=8))
     assert "base_moe_mlp_dim=31 " in problem
     assert "ici_tensor_parallelism=2" in problem

@@ -22,8 +22,8 @@ from tasks.diff.run_events import FAR_APART_S
 from tasks.diff.time_rows import MAX_LONGER, MAX_LONGER_MEAN, MAX_SLOW, SHIFTED, THROTTLED
 from tasks.ingest.given_logs import read_pair
 from tasks.metrics.step_time_levels import CLOSE, FIFTHS, MAX_REACH, QUICK, REACH, SHUFFLES, TOO_QUICK
-from tasks.records import ComparisonRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 DOC = "\n".join((ROOT / "docs" / name).read_text("utf-8") for name in ("verdict.md", "step-times-of-runs.md"))

@@ -8,11 +8,12 @@ import pytest
 import flows.extensions.bisect.flow as module
 from tasks.extensions.bisect.ledger import ledger_key
 from tasks.extensions.bisect.points import Span
-from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
+from tasks.records.bisection import BisectedPoint, LedgerEntry
+from tasks.records.plan import Commit, RunPlan
 from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef
 from tasks.services.running_jobs import Jobs
-from tasks.store import open_store
+from tasks.store.store import open_store
 
 SHAS = ("a" * 40, "b" * 40)
 PLAN = RunPlan(
@@ -29,7 +30,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, RunPlan]]:
 
     def plan_point(_request: object, span: Span, point: int, *_: object, **__: object) -> list[RunPlan]:
         version = span.points[point].version
-        return [PLAN.model_copy(update={"software": (*span.software, *([version] if version else []))})]
+        return [PLAN.replace(software=(*span.software, *([version] if version else [])))]
 
     def probe(plan: RunPlan, _target: object, _store: object, key: str) -> LedgerEntry:
         found.append((key, plan))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store import open_store
+from tasks.store.store import open_store
 from tasks.verify.verification import verify_checkpoints
 
 pytestmark = [pytest.mark.long, pytest.mark.by_hand]

@@ -16,8 +16,8 @@ import httpx
 import psutil
 import pytest
 
-from tasks.records import RunRecord
-from tasks.store import Store
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 from tasks.verify.verification import verify_checkpoints
 
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]

@@ -18,7 +18,7 @@ from tasks.resolve.plans import Request, resolve
 from tasks.services import flow_runs
 from tasks.services.events import EVENTS, Event, Logged
 from tasks.services.running_jobs import Jobs
-from tasks.store import Store
+from tasks.store.store import Store
 from tests.standins.replay import write_python
 
 STEPS = "".join(

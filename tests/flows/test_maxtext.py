@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.resolve.trainers.maxtext import find_maxtext
-from tasks.store import Store
+from tasks.store.store import Store
 
 PYTHON = os.environ.get("MAXVIEW_MAXTEXT_PYTHON")
 pytestmark = pytest.mark.skipif(

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from flows.cli.commands.run_flow import publish_finished
 from tasks.ingest.run_record import build_record
-from tasks.records import Baseline, Blessing, RunPlan, RunRecord
+from tasks.records.plan import RunPlan
+from tasks.records.run import Baseline, Blessing, RunRecord
 from tasks.resolve.plans import Request, resolve
-from tasks.scrape import scrape_run
-from tasks.store import Store, open_store
+from tasks.scrape.read_log import scrape_run
 from tasks.store.baselines import find_baseline, write_baseline
+from tasks.store.store import Store, open_store
 
 LOG = """\
 XPK Start: Sat Apr 18 00:54:24 UTC 2026
@@ -53,7 +54,7 @@ def test_a_candidate_is_compared_with_its_blessed_runs(tmp_path: Path) -> None:
             blessings=(Blessing(day="2026-11-20", reason="first", commit=None),),
         ),
     )  # fmt: skip
-    (plan,) = resolve(wanted.model_copy(update={"blessed": place, "fresh": "again"}), store.path)
+    (plan,) = resolve(wanted.replace(blessed=place, fresh="again"), store.path)
     finish(plan, store)
     (page,) = publish_finished([plan], store)
     record = store.comparison("linen-vs-nnx", "01_base", Path(page).parent.name).read_comparison()

@@ -6,6 +6,7 @@ from typing import Any
 from flows.compare import run_until_decided
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook
+from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Event, Replanned
 
 
@@ -29,10 +30,11 @@ def test_runs_are_added_until_the_verdict_is_known() -> None:
 
     def run(plans: list[Any]) -> list[Any]:
         ran.extend((plan.case, plan.repeat, plan.arm) for plan in plans)
-        return list(plans)
+        return [RunRecord.model_construct(arm=plan.arm) for plan in plans]
 
     heard: list[Event] = []
-    first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=tuple(all_plans[16:18]), cases=2)
+    runs = tuple(RunRecord.model_construct(arm=arm) for arm in "xy")
+    first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=runs, cases=2)
     with EVENTS.heard_by(heard.append):
         result = run_until_decided(first, all_plans, look=look, decide=decide, run=run)
     assert result.case == "b"

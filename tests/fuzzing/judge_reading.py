@@ -35,9 +35,9 @@ import polars as pl
 
 from tasks.publish.page.log_lines import lines_of
 from tasks.publish.terminal.scrape_output import json_text
-from tasks.records import LogReading, RunReading
-from tasks.scrape import LogFormatError, scrape_text
-from tasks.scrape.window import slices
+from tasks.records.log_reading import LogReading, RunReading
+from tasks.scrape.read_log import scrape_text
+from tasks.scrape.window import LogFormatError, slices
 from tasks.scrape.wrappings import unwrap
 from tests.fuzzing.specs import Numbers, Spec, Written, token_of, value_of
 

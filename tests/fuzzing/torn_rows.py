@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tasks.records import RunReading
-from tasks.scrape import LogFormatError, scrape_text
+from tasks.records.log_reading import RunReading
+from tasks.scrape.read_log import scrape_text
+from tasks.scrape.window import LogFormatError
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 LOGS = (

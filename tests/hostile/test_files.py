@@ -19,8 +19,10 @@ from tasks.ingest.run_record import read_metrics
 from tasks.launch.backend import LaunchError
 from tasks.launch.logs import open_locked
 from tasks.publish.site.comparison_pages import publish_comparison
-from tasks.records import RunPlan
-from tasks.store import RunDirectory, StoreError, open_store
+from tasks.records.plan import RunPlan
+from tasks.store.atomic import StoreError
+from tasks.store.directories import RunDirectory
+from tasks.store.store import open_store
 from tasks.verify.array_index import parse_array
 from tests.wording.sentences import Wording
 

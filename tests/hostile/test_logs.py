@@ -22,10 +22,12 @@ from tasks.launch.logs import LogLine, watch
 from tasks.publish.markdown.artifacts import artifact_rows, summary_description, summary_markdown
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.terminal.report import print_comparison
-from tasks.records import ComparisonRecord, NextStep
-from tasks.scrape import LogFormatError, scrape
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.next_step import NextStep
+from tasks.scrape.read_log import scrape
+from tasks.scrape.window import LogFormatError
 from tasks.scrape.wrappings.unpack import unpack_archive
-from tasks.store import open_store
+from tasks.store.store import open_store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), "")
@@ -74,9 +76,7 @@ def test_progress_lines_are_text(logs: tuple[Path, Path], find_acting: Callable[
 
 
 def test_prefects_markdown_contains_no_links_or_mentions(compared: ComparisonRecord, acting: tuple[str, ...]) -> None:
-    spoilt = compared.model_copy(
-        update={"headline": " ".join(acting), "next_step": NextStep(kind="by hand", argv=tuple(acting))}
-    )
+    spoilt = compared.replace(headline=" ".join(acting), next_step=NextStep(kind="by hand", argv=tuple(acting)))
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     for text in (summary_markdown(spoilt), summary_description(spoilt)):
         assert "window.owned" in text

@@ -7,9 +7,10 @@ import pytest
 
 from configs.errors import ConfigError
 from flows.cli.app import call_command
-from tasks.records import ArmOverrides
+from tasks.records.plan import ArmOverrides
 from tasks.resolve.plans import Request, resolve
-from tasks.store import StoreError, open_store
+from tasks.store.atomic import StoreError
+from tasks.store.store import open_store
 
 WORDS = (
     "$(touch ../owned)",

@@ -36,7 +36,7 @@ MUTATIONS = {
     "a weight decay that is lost": (
         "trainer_nnx",
         "make_optimizer(config)",
-        'make_optimizer(config.model_copy(update={"adam_weight_decay": 0.0}))',
+        "make_optimizer(config.replace(adam_weight_decay=0.0))",
         "same program",
     ),
     "an update before the clipping": (

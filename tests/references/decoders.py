@@ -69,7 +69,7 @@ def decoder_config(name: str, *, packed: bool, pure_nnx: bool) -> TrainConfig:
     """A decoder of the table."""
     case, changes, _ = DECODERS[name]
     config: TrainConfig = mini(case, pure_nnx=pure_nnx, **changes)
-    return config.model_copy(update={"dataset_type": "grain"}) if packed else config
+    return config.replace(dataset_type="grain") if packed else config
 
 
 def write_job(folder: Path, name: str, *, packed: bool, float64: bool = False) -> None:

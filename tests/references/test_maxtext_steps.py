@@ -51,12 +51,12 @@ def config_of(name: str, *, pure_nnx: bool = True) -> TrainConfig:
     """A job's config. The learning rate does not amplify last bits within ten steps of a small model."""
     case, changes, packed = JOBS[name]
     config: TrainConfig = mini(case, pure_nnx=pure_nnx, learning_rate=1e-3, **changes)
-    return config.model_copy(update={"dataset_type": "grain"}) if packed else config
+    return config.replace(dataset_type="grain") if packed else config
 
 
 def write_job(maxtext: MaxText, name: str, folder: Path) -> None:
     """A job for `maxtext_steps.py`. The arguments are our usual ones, except for two that its CPU needs."""
-    config = config_of(name).model_copy(update={"dataset_type": "synthetic"})
+    config = config_of(name).replace(dataset_type="synthetic")
     words = translate_config(config, maxtext, folder / "run", metrics_file="", alone=True)
     argv = [maxtext.base_config, *write_words(words), "megablox=false"]
     (folder / "words.json").write_text(json.dumps(argv), encoding="utf-8")

@@ -125,7 +125,7 @@ def config_of(decoder: str, *, pure_nnx: bool) -> Any:
     config = decoder_config(decoder, packed=decoder == "llama", pure_nnx=pure_nnx)
     # an epsilon as large as some gradients, so that it counts
     changes = {"steps": STEPS, "warmup_steps_fraction": 0.34, "learning_rate": 1e-3, "adam_eps": 1e-4}
-    return config.model_copy(update=changes)
+    return config.replace(**changes)
 
 
 def differences(decoder: str, found: Any, hf: Arrays, plain: Arrays, worst: Callable[..., Any]) -> list[str]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.machine import describe_machine
 from configs.load import KEYS
 from configs.schema import PLACE_KEYS, TrainConfig
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, resolve
 
 VALUES = (

@@ -7,7 +7,7 @@ from typing import Self
 from configs.comparison import Arm
 from configs.custom_trainer import CommandTemplate
 from configs.schema import TrainConfig
-from tasks.records import Invocation
+from tasks.records.plan import Invocation
 from tasks.resolve.trainers.trainer import Checkout, Trainer
 
 ROW = "completed step: 0, seconds: 1.000, TFLOP/s/device: 1.000, Tokens/s/device: 1.000, total_weights: 1, loss: "

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tasks.records import RunPlan
-from tasks.store import RunDirectory, Store
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store
 
 ROOT = Path(__file__).parent.parent.parent
 OBSERVED = ROOT / "tests" / "standins" / "observed" / "trainer.py"

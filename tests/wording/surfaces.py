@@ -20,8 +20,8 @@ from tasks.ingest.example_logs import NIGHTS, ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.terminal.report import print_comparison, render_details
-from tasks.records import ComparisonRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store
 from tests.wording.sentences import RENEWING, ROOT
 
 FOLDER = Path(__file__).parent
@@ -46,7 +46,7 @@ def compare_pair_of(pair: ExamplePair, folder: Path) -> ComparisonRecord:
     read = read_arms(*sides)
     arms = LoggedArms(names=pair.names, baseline=read.baseline, candidate=read.candidate)
     record = compare_pair(archive(arms, Store(folder / "out")), case=pair.case, aa=False, target="example")
-    return record.model_copy(update={"comparison": pair.comparison})
+    return record.replace(comparison=pair.comparison)
 
 
 def write_surfaces() -> dict[str, str]:

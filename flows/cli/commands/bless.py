@@ -33,9 +33,9 @@ def bless(
     """
     from tasks.publish.terminal.typed_command import as_typed
     from tasks.resolve.blessed import bless as bless_record
-    from tasks.store import open_store
     from tasks.store.baselines import name_place
     from tasks.store.mirror import out_option
+    from tasks.store.store import open_store
     from tasks.store.stored_comparisons import newest_comparisons
 
     if not reason.strip():

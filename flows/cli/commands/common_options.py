@@ -24,7 +24,7 @@ def check_store(out: str) -> None:
 
     To be called before slow work.
     """
-    from tasks.store import open_store
+    from tasks.store.store import open_store
 
     open_store(out)
 

@@ -37,7 +37,7 @@ def compare(
     from tasks.resolve.plans import request_comparison, resolve
 
     # checked before the flow, because starting a server for it takes seconds
-    options = options.model_copy(update={"comparison": name})
+    options = options.replace(comparison=name)
     options.read_budget()
     options.read_interleave()
     options.read_only()

@@ -72,7 +72,7 @@ def ingest_seeds(
         notes = tuple(f"the candidate differs in {change}" for change in setting_changes(left[0], right[0]))
         target = target_of(left) if target_loss is None else target_loss
         record = judge_convergence([loss_curve(run) for run in left], [loss_curve(run) for run in right], target=target)
-    record = record.model_copy(update={"notes": notes})
+    record = record.replace(notes=notes)
     check_store(out)
     if as_json:
         print(record.model_dump_json())

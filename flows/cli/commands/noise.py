@@ -28,7 +28,7 @@ def noise(
     from tasks.metrics.compute_facts import with_facts
     from tasks.metrics.time_metrics import STEP_TIME
     from tasks.publish.terminal.noise_fit import show_noise_fit
-    from tasks.records import RunRecord
+    from tasks.records.run import RunRecord
 
     measured, kinds = [], set()
     for words in systems:

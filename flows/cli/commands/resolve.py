@@ -58,7 +58,7 @@ def _print_manifest(request: "Request", arm: str | None, out: str) -> None:
     from configs.errors import ConfigError, suggest
     from tasks.launch.job import write_manifest
     from tasks.resolve.plans import resolve
-    from tasks.store import describe_store
+    from tasks.store.store import describe_store
 
     store = describe_store(out)
     plans = {plan.arm: plan for plan in resolve(request, store.path)}

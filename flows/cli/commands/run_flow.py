@@ -15,9 +15,9 @@ from configs.extensions import find_flow, find_functions
 from flows.cli.commands.common_options import absolute_place
 
 if TYPE_CHECKING:
-    from tasks.records import RunPlan
+    from tasks.records.plan import RunPlan
     from tasks.services.server import PrefectApi
-    from tasks.store import Store
+    from tasks.store.store import Store
 
 MAX_MISSES, PAUSE_S = 2, 0.5  # the server is gone after MAX_MISSES failed requests in a row, PAUSE_S seconds apart
 # Prefect's, before the reason; errors of these types are sentences for users
@@ -45,7 +45,7 @@ def run_flow(
     published no comparison.
     """
     state, view = finish_flow(name, parameters)
-    from tasks.diff import exit_status
+    from tasks.diff.compare_runs import exit_status
     from tasks.publish.terminal.floors_table import render_floors
     from tasks.publish.terminal.report import print_comparison
     from tasks.services.prefect_ui import VERDICT_STATES
@@ -93,7 +93,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any]) -> tuple[Any, Any]:
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
     def lost(why: str) -> None:
-        from tasks.store import open_store
+        from tasks.store.store import open_store
 
         try:
             errors.print(f"maxview: {why}")

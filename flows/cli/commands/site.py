@@ -23,7 +23,7 @@ def build(*, out: Out = DEFAULT_OUT, json_: Json = False) -> int:
     from tasks.publish.site.comparison_pages import build_site
     from tasks.publish.site.index import PAGE
     from tasks.records.text import counted
-    from tasks.store import open_store
+    from tasks.store.store import open_store
 
     store, console = open_store(out), Console(highlight=False, markup=False, soft_wrap=True)
     built = build_site(store, tell=(lambda _: None) if json_ else console.print)
@@ -50,7 +50,7 @@ def serve(
     from tasks.publish.site.index import PAGE, gather_index
     from tasks.publish.site.index_page import render_index, render_not_found
     from tasks.services.site_server import make_server
-    from tasks.store import open_store
+    from tasks.store.store import open_store
 
     store = open_store(out, reading=True)
     front = "" if (store.path / PAGE).is_file() else render_index(gather_index(store), store)

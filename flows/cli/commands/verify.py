@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from flows.cli.commands.common_options import Json
 
 if TYPE_CHECKING:
-    from tasks.records import CheckpointProof
+    from tasks.records.checkpoint_proof import CheckpointProof
 
 
 def verify(

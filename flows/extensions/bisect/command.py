@@ -24,7 +24,7 @@ def bisect(name: str, /, *, options: Annotated[BisectOptions, Parameter(name="*"
     from tasks.extensions.bisect.points import choose_span, list_cases, read_versions
 
     # checked before the flow, because starting a server for it takes seconds
-    options, more = options.model_copy(update={"comparison": name}), options.more
+    options, more = options.replace(comparison=name), options.more
     if more.max_runs is not None and more.max_runs < 2:
         raise ValueError(f"--max-runs must be 2 or more, got {more.max_runs}: each end takes one")
     options.read_budget()

@@ -42,7 +42,9 @@ from tasks.metrics.result_metrics import FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.compile_lanes import count_lanes
 from tasks.publish.content.page_address import PublishedPage
-from tasks.records import BisectedPoint, Bisection, FactorEffect, LedgerEntry, RunPlan, RunRecord
+from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect, LedgerEntry
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import CompileRequest, Request
 from tasks.services.events import EVENTS, Bisected, Planned, Replanned
@@ -51,7 +53,7 @@ from tasks.services.flow_runs import job_flow
 from tasks.services.prefect_ui import CHANGED, REGRESSED, log_result, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped, in_lanes
 from tasks.services.slices import slice_of
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 
 
 @unless_named
@@ -276,7 +278,7 @@ class Search:
             )
             calls = [partial(self.compile_point, number, key) for key, number in missing.items()]
             entries |= dict(zip(missing, in_lanes(calls, count_lanes(len(missing)), self.jobs), strict=True))
-        return tuple(point.model_copy(update={"ledger": entries[key]}) for point, key in zip(points, keys, strict=True))
+        return tuple(point.replace(ledger=entries[key]) for point, key in zip(points, keys, strict=True))
 
     def compile_point(self, number: int, key: str) -> LedgerEntry:
         """Compile a point's training step; return its ledger entry, which has the error if there was one."""
@@ -300,7 +302,7 @@ class Search:
         if finish.culprit is None:
             return record
         program = compare_culprit_step(points, finish.culprit, self.good_plan, self.runs, self.store)
-        return record.model_copy(update={"program": program})
+        return record.replace(program=program)
 
     def find_inside(self, record: Bisection, culprit: int) -> Bisection:
         """Search inside the merged branches; return the record of the first culprit there, else the merge's record.
@@ -314,9 +316,9 @@ class Search:
             found = replace(self, span=inside, good_plan=good_plan).find()
             if found.outcome == "found":
                 note = f"it came in with the merge {merge}, {record.runs} runs earlier on the first parents' line"
-                return found.model_copy(update={"notes": (*found.notes, note), "corners": record.corners})
+                return found.replace(notes=(*found.notes, note), corners=record.corners)
         note = f"{merge} is a merge; none of the commits that it brought in shows it alone"
-        return record.model_copy(update={"notes": (*record.notes, note)})
+        return record.replace(notes=(*record.notes, note))
 
     def run_corners(self) -> tuple[FactorEffect, ...]:
         """Train old and new code with old and new packages; return the effects of code, packages and their interaction.

@@ -21,9 +21,12 @@ from tasks.extensions.bisect.terms import Finish, Judge, Line, SearchLimits, Tra
 from tasks.extensions.bisect.turns_judge import time_beside_good
 from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.markdown.elements import artifact_key, escape_markdown
-from tasks.records import BisectedPoint, Bisection, LedgerEntry, ProgramExplanation, RunPlan, RunRecord
+from tasks.records.bisection import BisectedPoint, Bisection, LedgerEntry
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.services.outage import outlast, unless_away
-from tasks.store import Store
+from tasks.store.store import Store
 
 find_span_step = task(
     name="find the line", task_run_name="find the line {request.good} … {request.bad}", cache_policy=NO_CACHE

@@ -9,7 +9,7 @@ from prefect.logging import get_run_logger
 from tasks.extensions.cross_restore.cross_maxtext import find_source_plan, restore_across
 from tasks.launch.backend import LaunchedRun
 from tasks.launch.logs import read_exit_code
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 
 
 @task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)

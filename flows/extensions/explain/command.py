@@ -45,17 +45,17 @@ def explain(
         errors.print(say_cost_of_function(found.store, name, case))
         function = compare_functions(found.plans, found.names, found.folder.parent / FOLDER, say=errors.print)
     explanation = explain_plans(found.plans, found.names, found.folder, function=function)
-    explanation = explanation.model_copy(update={"function": function})
+    explanation = explanation.replace(function=function)
     if out is not None:
         program = write_kit_of(found.plans, found.names, found.folder, out)
-        explanation = explanation.model_copy(update={"repro": str(out)})
+        explanation = explanation.replace(repro=str(out))
         errors.print(f"repro kit: python {program}")
     if found.record is not None and found.store is not None:
         from tasks.diff.next_step import follow_cause
         from tasks.publish.site.comparison_pages import publish_comparison
 
-        explained = found.record.model_copy(update={"explanation": explanation})
-        explained = explained.model_copy(update={"next_step": follow_cause(explained)})
+        explained = found.record.replace(explanation=explanation)
+        explained = explained.replace(next_step=follow_cause(explained))
         page = publish_comparison(explained, found.store)
         errors.print(f"page: {page}")
     if json_:

@@ -9,10 +9,12 @@ from prefect.logging import get_run_logger
 from tasks.diff.next_step import follow_cause
 from tasks.experiments.runnable_arms import wants_explanation
 from tasks.extensions.explain.subjects import announce, explain_comparison, name_explainable_differences
-from tasks.records import ComparisonRecord, RunPlan, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Explaining, Troubled
 from tasks.services.slices import slice_of
-from tasks.store import Store
+from tasks.store.store import Store
 
 
 @task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)
@@ -23,9 +25,9 @@ def explain_step(record: ComparisonRecord, plans: tuple[RunPlan, RunPlan], store
     """
     explanation = explain_comparison(record, plans, store)
     get_run_logger().info("%s", explanation.headline)
-    explanation = explanation.model_copy(update={"function": record.function})
-    explained = record.model_copy(update={"explanation": explanation})
-    return explained.model_copy(update={"next_step": follow_cause(explained)})
+    explanation = explanation.replace(function=record.function)
+    explained = record.replace(explanation=explanation)
+    return explained.replace(next_step=follow_cause(explained))
 
 
 def explain_case(

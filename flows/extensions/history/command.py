@@ -16,7 +16,7 @@ from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 if TYPE_CHECKING:
     from tasks.extensions.history.series import JudgedSeries
-    from tasks.store import Store
+    from tasks.store.store import Store
 
 
 def history(
@@ -47,8 +47,8 @@ def history(
     from tasks.extensions.history.series import find_series, judge_history
     from tasks.publish.site.index_page import rebuild_index
     from tasks.publish.terminal.typed_command import as_typed
-    from tasks.store import open_store
     from tasks.store.mirror import out_option
+    from tasks.store.store import open_store
 
     store, errors = open_store(out, reading=not rebuild), Console(stderr=True, highlight=False)
     start = parse_since(since) if since else None

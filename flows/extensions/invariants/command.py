@@ -24,7 +24,7 @@ def invariants(
     from tasks.extensions.invariants.make_record import make_record
     from tasks.extensions.invariants.page import publish_invariants
     from tasks.extensions.invariants.twin_files import load_twins
-    from tasks.store import open_store
+    from tasks.store.store import open_store
 
     twins = load_twins(options.twins)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)

@@ -15,7 +15,7 @@ from tasks.extensions.invariants.twin_plans import choose_cases
 from tasks.services.flow_names import show_name, unless_named
 from tasks.services.prefect_ui import CHANGED, log_result, with_parameters_of
 from tasks.services.pull_request import parse_pull_request
-from tasks.store import open_store
+from tasks.store.store import open_store
 
 
 @unless_named

@@ -13,7 +13,7 @@ from tasks.extensions.invariants.twin_files import load_twins
 from tasks.extensions.invariants.twin_records import InvariantsRecord
 from tasks.publish.content.page_address import PublishedPage, find_page
 from tasks.publish.markdown.night import MARKER
-from tasks.store import Store
+from tasks.store.store import Store
 
 
 @task(name="evaluate the twins", cache_policy=NO_CACHE)

@@ -16,14 +16,14 @@ def nightly(*, options: Annotated[NightOptions, Parameter(name="*")] = NightOpti
 
     # checked before the flow, because starting a server for it takes seconds
     if options.config:
-        options = options.model_copy(update={"config": str(Path(options.config).absolute())})
+        options = options.replace(config=str(Path(options.config).absolute()))
     check_night(options)
     check_store(options.out)
 
     state, _ = finish_flow("nightly", dict(options))
     from tasks.publish.markdown.night import night_markdown
-    from tasks.store import open_store
     from tasks.store.nights import read_nights
+    from tasks.store.store import open_store
 
     record = max(read_nights(open_store(options.out)), key=lambda record: record.ended, default=None)
     if record is None or state.is_crashed() or (state.is_failed() and state.name != "Regressed"):

@@ -31,7 +31,7 @@ from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline
 from tasks.publish.site.index import PAGE
-from tasks.records import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
+from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
 from tasks.resolve.options import BisectMore, BisectOptions, NightOptions
 from tasks.resolve.plans import Request
 from tasks.services.events import EVENTS, Bisected, Compared, Event
@@ -40,7 +40,7 @@ from tasks.services.flow_runs import job_flow
 from tasks.services.outage import is_outage, outlast
 from tasks.services.prefect_ui import CHANGED, VERDICT_STATES, log_result, name_comparison, with_parameters_of
 from tasks.services.running_jobs import Jobs, in_lanes
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 
 # state of the flow `invariants` → the outcome of its twins
 TWIN_OUTCOMES: Mapping[str, Literal["same", "another", "unknown"]] = {

@@ -11,9 +11,9 @@ from tasks.diff.compare_nights import finish_night
 from tasks.extensions.nightly.plan_night import plan_night
 from tasks.publish.markdown.night import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.site.index_page import publish_night
-from tasks.records import NightPlan, NightRecord
+from tasks.records.night import NightPlan, NightRecord
 from tasks.resolve.options import NightOptions
-from tasks.store import Store
+from tasks.store.store import Store
 
 
 @task(name="plan the night", task_run_name="plan the night", **IO)

@@ -32,7 +32,7 @@ def preflight(
     from tasks.resolve.plans import request_compiles, resolve
 
     # checked before the flow, because starting a server for it takes seconds
-    options = options.model_copy(update={"comparison": name})
+    options = options.replace(comparison=name)
     missing = find_missing_compilers(resolve(request_compiles(options), Path(options.out)))
     if missing:
         raise ConfigError(missing)

@@ -19,7 +19,8 @@ from flows.publish_steps import publish_case, publish_step, summarise_step
 from tasks.extensions.preflight.planned_compiles import find_missing_compilers, order_compiles
 from tasks.launch.owners import forget
 from tasks.programs.compile_lanes import count_lanes
-from tasks.records import ComparisonRecord, RunPlan
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import RunPlan
 from tasks.resolve.options import PreflightOptions
 from tasks.resolve.plans import CompileRequest, Request, request_compiles
 from tasks.services.events import EVENTS, Planned, Troubled
@@ -27,7 +28,7 @@ from tasks.services.flow_names import show_name, unless_named
 from tasks.services.flow_runs import job_flow
 from tasks.services.prefect_ui import final_state, log_result, tag_run, with_parameters_of
 from tasks.services.running_jobs import Jobs, Stopped, in_lanes
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 
 
 @unless_named
@@ -88,7 +89,7 @@ def refuse_cases(request: Request, target: str, store: Store, jobs: Jobs) -> dic
     refused = {}
     for record in compile_cases(plans, store, jobs):
         if record.programs and record.programs.unfit:
-            refused[record.case] = record.model_copy(update={"headline": f"nothing was launched: {record.headline}"})
+            refused[record.case] = record.replace(headline=f"nothing was launched: {record.headline}")
         else:
             publish_step(record, store)
     return refused

@@ -7,8 +7,9 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks.diff.suggested_commands import add_next_of_compiles
 from tasks.extensions.preflight.compare_compiles import compare_case_compiled
-from tasks.records import ComparisonRecord, RunRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 
 
 @task(name="compare the programs", task_run_name="compare the programs of {case}", cache_policy=NO_CACHE)

@@ -9,7 +9,7 @@ from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END, FUNCTION, LOSS
 from tasks.metrics.table import BISECTED_TITLES
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
-from tasks.records import ComparisonRecord
+from tasks.records.compared_case import ComparisonRecord
 
 PROGRAM = "program"
 TIMES = (STEP_TIME.name, CPU_TIME.name)  # ids of the rows with times

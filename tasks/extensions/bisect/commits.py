@@ -7,7 +7,7 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.frozen import Frozen
-from tasks.records import Commit
+from tasks.records.plan import Commit
 from tasks.resolve.code_digest import digest_code
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import ResolvedRef

@@ -16,7 +16,8 @@ from tasks.diff.effect import CONFIDENCE
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.run_judge import RunJudge
 from tasks.extensions.bisect.terms import WORSE
-from tasks.records import Decision, FactorEffect, Verdict
+from tasks.records.bisection import FactorEffect
+from tasks.records.compared_case import Decision, Verdict
 from tasks.records.text import show_interval
 
 CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, float, float]] = {

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from tasks.extensions.bisect.ledger import FOLDER, ledger_key
 from tasks.programs.compare_lowered import compare_program_files
-from tasks.records import BisectedPoint, ProgramExplanation, RunPlan, RunRecord
+from tasks.records.bisection import BisectedPoint
 from tasks.records.compiled import LOWERED
+from tasks.records.explanation import ProgramExplanation
 from tasks.records.observation import PROGRAM
-from tasks.store import Store
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 
 
 def compare_culprit_program(

@@ -13,7 +13,10 @@ from tasks.extensions.bisect.ledger import describe_program_change
 from tasks.extensions.bisect.points import Span
 from tasks.extensions.bisect.search import NOT_SURE, find_current_belief, mark_points
 from tasks.extensions.bisect.terms import MAX_RUNS, WORSE, Finish, Judge, Line
-from tasks.records import BisectedPoint, Bisection, FactorEffect, RunRecord, Verdict, seconds_between
+from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect
+from tasks.records.compared_case import Verdict
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import seconds_between
 from tasks.resolve.options import BisectOptions
 
 _POINT = re.compile(r"\{(\d+)\}")  # `{3}` in a note: replaced by the name of point 3
@@ -40,7 +43,7 @@ def describe_points(points: Sequence[BisectedPoint], line: Line, judge: Judge | 
                 changes |= {"level": one.effect, "low": one.effect_low, "high": one.effect_high}
         if belief is not None:
             changes["chance"] = round(float(belief.culprits[number]), 4)
-        found.append(point.model_copy(update=changes))
+        found.append(point.replace(**changes))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from scipy.special import fdtrc, stdtrit  # type: ignore[import-untyped]  # scip
 from tasks.diff.decide_noisy import CHANCE
 from tasks.extensions.bisect.posterior import Belief
 from tasks.extensions.bisect.terms import HALVES, WORSE, Judge, Line
-from tasks.records import Decision
+from tasks.records.compared_case import Decision
 
 # Minimum runs of a suspect whose time is proven worse, and of each end if the verdict on a time is not worse, because
 # other work on the machine may have slowed a single run.
@@ -33,16 +33,16 @@ def judge_ends(line: Line, judge: Judge) -> Decision:
     both = min(judge.runs(0), judge.runs(line.last))
     pair_verdict = Decision(verdict="unknown", reason="not run yet", runs_wanted=1)
     if both and rank_chance(judge, 0, line.last) <= CHANCE / HALVES:
-        return judge.compare(0, line.last, shares=HALVES).model_copy(update={"verdict": "regressed"})
+        return judge.compare(0, line.last, shares=HALVES).replace(verdict="regressed")
     if both and scatters(line, judge):
-        return judge.compare(0, line.last, shares=HALVES).model_copy(update={"verdict": "unknown"})
+        return judge.compare(0, line.last, shares=HALVES).replace(verdict="unknown")
     for runs in range(1, both + 1):
         pair_verdict = judge.compare(0, line.last, runs=runs, shares=HALVES)
         if pair_verdict.verdict in WORSE or (
             pair_verdict.verdict != "unknown" and (runs >= MIN_RUNS or not judge.judges_time)
         ):
             return pair_verdict
-    return pair_verdict.model_copy(update={"verdict": "unknown"})
+    return pair_verdict.replace(verdict="unknown")
 
 
 def is_proven(

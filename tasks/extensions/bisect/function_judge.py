@@ -8,8 +8,11 @@ from tasks.experiments.recordings import record_arm
 from tasks.experiments.same_function import compare_functions
 from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.extensions.bisect.run_judge import RunJudge
-from tasks.records import Decision, FunctionComparison, RunPlan, RunRecord
+from tasks.records.compared_case import Decision
+from tasks.records.function import FunctionComparison
 from tasks.records.observation import LOG
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 
 KEY = "function"  # in a run's `program`: its step beside good's
 GOOD = FunctionComparison(answer="same", sentence="good itself")
@@ -25,9 +28,7 @@ def compare_with_good(good: RunPlan, plan: RunPlan, folder: Path) -> RunRecord:
         found = compare_functions((good, plan), ("good", "this commit"), place, recordings)
     record = run_of(plan, record_arm(plan, recordings[1]), str(recordings[1] / LOG))
     dates = {"started": began.isoformat(timespec="seconds"), "ended": datetime.now(UTC).isoformat(timespec="seconds")}
-    return record.model_copy(
-        update={"reading": record.reading.model_copy(update=dates), "program": {KEY: found.model_dump(mode="json")}}
-    )
+    return record.replace(reading=record.reading.replace(**dates), program={KEY: found.model_dump(mode="json")})
 
 
 class FunctionJudge(RunJudge):

@@ -21,12 +21,13 @@ from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.program_work import analyse_program, locate
-from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
-from tasks.records.compiled import FILE, OPTIMISED
+from tasks.records.bisection import BisectedPoint, LedgerEntry
+from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
+from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.maxtext_trainer import COMPILE_RECORDER
-from tasks.store import Store
 from tasks.store.directories import config_text
 from tasks.store.documents import model_from_json, read_document
+from tasks.store.store import Store
 
 FOLDER = "bisect"  # folder in the store
 TIMEOUT_S = 1800.0  # limit of seconds of one compile
@@ -78,7 +79,7 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
     if argv is None:
         return LedgerEntry()
     place = {"run_name": folder.name, "base_output_directory": str(folder.parent)}
-    moved = plan.model_copy(update={"config": plan.config | place})
+    moved = plan.replace(config=plan.config | place)
     (folder / "config.yml").write_text(config_text(moved), encoding="utf-8")
     environment = build_environment(plan, os.environ)
     if plan.checkout:  # the recorder is started by its path, so Python does not import from cwd

@@ -18,9 +18,12 @@ from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.markdown.elements import draw_table, escape_markdown
 from tasks.publish.site.index_page import link_home
 from tasks.publish.terminal.typed_command import as_typed
-from tasks.records import BisectedPoint, Bisection, Explanation
+from tasks.records.bisection import BisectedPoint, Bisection
+from tasks.records.explanation import Explanation
 from tasks.records.text import shorten, show_interval, visible, visible_lines
-from tasks.store import Store, check_name, write_atomically
+from tasks.store.atomic import write_atomically
+from tasks.store.names import check_name
+from tasks.store.store import Store
 
 HERE = Path(__file__).parent  # with the page's template
 FOLDER, RECORD = "bisections", "bisection.json"

@@ -15,7 +15,8 @@ from configs.frozen import Frozen
 from configs.names import default_cache
 from configs.trainers import trainer_class
 from tasks.extensions.bisect.commits import digest_sources, find_dirt, find_inside, find_line
-from tasks.records import ArmOverrides, BisectedPoint, Commit, RunPlan
+from tasks.records.bisection import BisectedPoint
+from tasks.records.plan import ArmOverrides, Commit, RunPlan
 from tasks.resolve.git import GitError
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.own_clone import find_own_clone
@@ -93,7 +94,7 @@ def spans_inside(request: BisectOptions, span: Span, point: int) -> list[Span]:
     for base, last in find_inside(span.repository, span.parents[span.points[point].commit.sha]):
         ends = ResolvedRef(name=base[:9], sha=base), ResolvedRef(name=last[:9], sha=last)
         inside = span_between(spec, span.repository, *ends, named=span.named)
-        found.append(inside.model_copy(update={"software": span.software}))
+        found.append(inside.replace(software=span.software))
     return found
 
 
@@ -112,15 +113,15 @@ def corner_span(request: BisectOptions, commits: Span) -> Span:
     """Return a span of four points: old and new code with the first version, then both with the last version."""
     first, *_, last = read_versions(request.more.packages)
     ends = (commits.points[0], commits.points[-1])
-    points = tuple(end.model_copy(update={"version": version}) for version in (first, last) for end in ends)
-    return commits.model_copy(update={"points": points})
+    points = tuple(end.replace(version=version) for version in (first, last) for end in ends)
+    return commits.replace(points=points)
 
 
 def span_after_corners(request: BisectOptions, commits: Span, *, packages: bool) -> Span:
     """Return the span of versions if `packages` is true, else the span of commits, all with the last version."""
     if packages:
         return span_of_packages(request)
-    return commits.model_copy(update={"software": (read_versions(request.more.packages)[-1],)})
+    return commits.replace(software=(read_versions(request.more.packages)[-1],))
 
 
 def read_versions(text: str) -> tuple[str, ...]:
@@ -175,7 +176,7 @@ def plan_point(
     )  # fmt: skip
     more = {"cases": (case,), "repeats": repeats, "arms": options}
     plans = resolve(kind(**dict(_request_comparison(request)) | more), out, cache=default_cache())
-    return [plan.model_copy(update={"aa": False}) for plan in plans if plan.arm == arm]
+    return [plan.replace(aa=False) for plan in plans if plan.arm == arm]
 
 
 def list_cases(request: BisectOptions) -> list[str]:

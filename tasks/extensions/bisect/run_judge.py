@@ -18,7 +18,8 @@ from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.table import BY_NAME
 from tasks.metrics.time_metrics import CPU_TIME
-from tasks.records import ComparisonRecord, Decision, RunRecord
+from tasks.records.compared_case import ComparisonRecord, Decision
+from tasks.records.run import RunRecord
 
 
 class RunJudge:
@@ -119,7 +120,7 @@ class RunJudge:
     ) -> ComparisonRecord:
         arms = self._rules.arms
         sides = (*(_as_arm(run, arms[0]) for run in left), *(_as_arm(run, arms[1]) for run in right))
-        case = self._template.model_copy(update={"runs": sides, "look": look, "cases": shares})
+        case = self._template.replace(runs=sides, look=look, cases=shares)
         if complete or self._metric.name == CHECKPOINTS.name:  # the search asks for many pairs of points
             case = self._complete(case)
         return compare_case(case, past=self._past)
@@ -133,13 +134,13 @@ class RunJudge:
             return Decision(verdict="unknown", reason="the runs do not tell")
         # a sure verdict needs only the difference, because a comparison of the two points shows the full reason
         text = row.effect_text or (row.reason if row.verdict == "unknown" else row.reason.partition(": ")[0])
-        return row.model_copy(update={"reason": text})
+        return row.replace(reason=text)
 
 
 def _as_arm(run: RunRecord, arm: str) -> RunRecord:
     """Return the run with `arm` in place of the arm that it was trained for."""
-    plan = run.plan.model_copy(update={"arm": arm}) if run.plan is not None else None
-    return run.model_copy(update={"arm": arm, "plan": plan})
+    plan = run.plan.replace(arm=arm) if run.plan is not None else None
+    return run.replace(arm=arm, plan=plan)
 
 
 def _cause(run: RunRecord) -> str:

@@ -21,7 +21,8 @@ from tasks.extensions.bisect.terms import (
     SearchLimits,
     Train,
 )
-from tasks.records import Decision, Mark
+from tasks.records.bisection import Mark
+from tasks.records.compared_case import Decision
 
 SURE = 0.95  # posterior probability from which a suspect is compared with the point before it
 NOT_SURE = "the runs that are allowed do not make it sure (--max-runs or --budget allow more)"
@@ -117,7 +118,7 @@ class _MarkedLine:
         for point in (0, *self.trained, line.last):
             at = last_good if line.alike[last_good] == point else point
             if at >= last_good and not judge.failed(point):
-                seen += [one.model_copy(update={"point": at}) for one in judge.observe(point)]
+                seen += [one.replace(point=at) for one in judge.observe(point)]
         return find_belief(seen, weights, judge.noise)
 
     def find_open(self) -> list[int]:

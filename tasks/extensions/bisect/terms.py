@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from configs.frozen import Frozen
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.posterior import ObservedRun
-from tasks.records import Decision, Verdict
+from tasks.records.compared_case import Decision, Verdict
 
 HALVES = 2  # the comparison of the ends and that of the culprit each get half of the false-alarm probability
 WORSE: tuple[Verdict, ...] = ("regressed", "changed")

@@ -11,8 +11,11 @@ from tasks.experiments.interleave import LIMIT_S, interleave, limits_of
 from tasks.experiments.recordings import record_arm
 from tasks.extensions.bisect.posterior import ObservedRun
 from tasks.extensions.bisect.run_judge import RunJudge
-from tasks.records import Decision, ProgramTimes, RunPlan, RunRecord, TimeRatio
+from tasks.records.compared_case import Decision
 from tasks.records.observation import LOG
+from tasks.records.plan import RunPlan
+from tasks.records.program_times import ProgramTimes, TimeRatio
+from tasks.records.run import RunRecord
 
 KEY = "turns"  # in a run's `program`: its times beside good's
 LONGER = 5.0  # × the limit of the turns before, if they did not decide
@@ -40,9 +43,7 @@ def time_beside_good(good: RunPlan, plan: RunPlan, folder: Path, *, among: int, 
         observation = record_arm(plan, recordings[1])
     record = run_of(plan, observation, str(recordings[1] / LOG))
     dates = {"started": began.isoformat(timespec="seconds"), "ended": datetime.now(UTC).isoformat(timespec="seconds")}
-    return record.model_copy(
-        update={"reading": record.reading.model_copy(update=dates), "program": {KEY: times.model_dump(mode="json")}}
-    )
+    return record.replace(reading=record.reading.replace(**dates), program={KEY: times.model_dump(mode="json")})
 
 
 class TurnsJudge(RunJudge):
@@ -67,8 +68,8 @@ class TurnsJudge(RunJudge):
             return Decision(verdict="unknown", reason="not measured")
         wall = _subtract(pair[0].wall, pair[1].wall)
         tolerance = tolerance_of_program(self._rules) if self._rules else STATED
-        decision = decide_program(pair[1].model_copy(update={"wall": wall}), tolerance)
-        return decision.model_copy(update={"reason": decision.effect_text})
+        decision = decide_program(pair[1].replace(wall=wall), tolerance)
+        return decision.replace(reason=decision.effect_text)
 
     def _times(self, point: int) -> ProgramTimes | None:
         """Return the longest turns of a point, which were the last."""

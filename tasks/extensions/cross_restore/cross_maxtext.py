@@ -16,7 +16,8 @@ from configs.trainers import trainer_class
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import move_plan, run_to_end
 from tasks.launch.logs import read_exit_code
-from tasks.records import CrossRestore, RunPlan
+from tasks.records.checkpoint_proof import CrossRestore
+from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
 
 FOLDER, LOG = "cross_restore", "cross_restore.log"  # in the run's folder
@@ -65,7 +66,7 @@ def restore_across(plan: RunPlan, before: RunPlan) -> CrossRestore:
             items = map_to_linen(items, Path(plan.directory) / FOLDER / _ITEMS)
         word = f"{_FULL_STATE}={items}"
         log.unlink(missing_ok=True)
-        run_to_end(moved.model_copy(update={"argv": (*argv, word)}), log)
+        run_to_end(moved.replace(argv=(*argv, word)), log)
         return compare_losses(plan, before, first, Path(moved.directory), read_exit_code(log))
     except (LaunchError, OSError, ValueError) as error:
         return CrossRestore(**source, restored_step=first, evidence=f"could not be tried: {error}")

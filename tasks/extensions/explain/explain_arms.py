@@ -20,21 +20,11 @@ from tasks.programs.compare_lowered import compare_program_files
 from tasks.programs.program_work import analyse_program
 from tasks.programs.read_with_jax import read_with_jax
 from tasks.programs.source_lines import OptimisedProgram, read_optimised
-from tasks.records import (
-    CodeLine,
-    CompiledProgram,
-    Explanation,
-    FunctionComparison,
-    InputArray,
-    MemoryExplanation,
-    Observation,
-    ProgramExplanation,
-    ProgramMemory,
-    RunPlan,
-    TensorComparison,
-    TimeExplanation,
-)
-from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
+from tasks.records.compiled import CompiledProgram, InputArray, ProgramMemory
+from tasks.records.explanation import CodeLine, Explanation, MemoryExplanation, ProgramExplanation, TimeExplanation
+from tasks.records.function import FunctionComparison
+from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM, Observation, TensorComparison
+from tasks.records.plan import RunPlan
 
 PROFILED = (2, 21)  # first and last profiled call, from 0; earlier calls may wait for the compiler or a checkpoint
 _STEP = re.compile(r"step (\d+)")  # name of a state that a chain of steps reaches
@@ -96,7 +86,7 @@ def explain_plans(
         if found.tensors is None or found.tensors.roots or found.tensors.tensors == (0, 0):
             break
     headline = found.headline if measured else f"{found.headline}; {stands_for}"
-    return found.model_copy(update={"headline": headline, "seconds": round(time.monotonic() - began, 1)})
+    return found.replace(headline=headline, seconds=round(time.monotonic() - began, 1))
 
 
 def choose_steps(states: Sequence[str]) -> list[int]:
@@ -185,7 +175,7 @@ def _explain_program(arms: Both[ObservedArm]) -> ProgramExplanation:
             update["sentence"] = f"{found.sentence} ({said})"
     sides = [_compiled_side(arm) for arm in arms]
     update["compiled"] = compare_programs(sides[0], sides[1]).differences
-    return found.model_copy(update=update)
+    return found.replace(**update)
 
 
 def _compiled_side(arm: ObservedArm) -> ProgramSide:
@@ -262,15 +252,15 @@ def name_compiles(spent: TimeExplanation, arms: Both[ObservedArm]) -> TimeExplan
         if line is None or gap is None or (gap.candidate_s > gap.baseline_s) != bool(side):
             continue
         why = f"{line.place} jits a new function object in each step, and each compiles"
-        row = gap.model_copy(
-            update={
+        row = gap.replace(
+            **{
                 "candidate_line" if side else "baseline_line": line,
                 "sentence": f"{gap.sentence}: {why}",
             }
         )
         differences = tuple(row if one is gap else one for one in spent.differences)
         sentence = spent.sentence.replace(gap.sentence, row.sentence)
-        return spent.model_copy(update={"sentence": sentence, "differences": differences})
+        return spent.replace(sentence=sentence, differences=differences)
     return spent
 
 

@@ -16,7 +16,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[impor
 
 from tasks.programs.hlo import Instruction, Program
 from tasks.programs.source_lines import Located, OptimisedProgram, name_function
-from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
+from tasks.records.explanation import CodeLine, LiveBuffer, MemoryExplanation
 
 MAX_LISTED = 20  # limit of rows of buffers in the record
 # Opcodes whose result is the buffer of an operand, and so extends the lifetime of that buffer.

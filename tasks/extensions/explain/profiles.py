@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.programs.source_lines import OptimisedProgram, name_function
-from tasks.records import CodeLine, TimeDifference, TimeExplanation
+from tasks.records.explanation import CodeLine, TimeDifference, TimeExplanation
 
 MAX_LISTED = 20  # limit of differences in the record
 MAX_SUMMARIZED = 3  # limit of sure differences that the sentence names

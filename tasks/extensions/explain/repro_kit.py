@@ -16,8 +16,8 @@ from tasks.observe.recorder import read_observation
 from tasks.programs.build_graph import Transcript, make_graph
 from tasks.programs.read_with_jax import read_with_jax
 from tasks.programs.value_graph import Graph, array_type
-from tasks.records import RunPlan
 from tasks.records.observation import ARGUMENTS, PROGRAM
+from tasks.records.plan import RunPlan
 
 SIDES = ("baseline", "candidate")
 # The script is copied as a file: modules below tasks/ must not import it, because it imports JAX.

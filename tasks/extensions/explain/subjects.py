@@ -12,9 +12,13 @@ from tasks.experiments.recordings import read_plans
 from tasks.experiments.runnable_arms import plans_of
 from tasks.extensions.explain.explain_arms import Both, explain_plans, say_cost_of_explanation
 from tasks.metrics.table import METRICS
-from tasks.records import ComparisonRecord, Explanation, RunPlan, RunRecord, seconds_between
-from tasks.store import Store, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.explanation import Explanation
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import seconds_between
 from tasks.store.directories import ComparisonDirectory, RunDirectory
+from tasks.store.store import Store, open_store
 
 FOLDER = "explained"  # folder of the observations, in the comparison's folder or in the second run's
 # Metrics whose differences the programs, or the programs' times on the device, can explain.

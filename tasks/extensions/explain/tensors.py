@@ -74,7 +74,7 @@ def compare_tensors(
         notes=tuple(notes),
         **given,
     )
-    return comparison.model_copy(update={"sentence": summarise_tensors(comparison)})
+    return comparison.replace(sentence=summarise_tensors(comparison))
 
 
 def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
@@ -325,7 +325,7 @@ def group_roots(found: Sequence[PlacedRoot]) -> list[Root]:
     for members in list(groups.values())[:MAX_ROOTS]:
         first = members[0]
         more = f" ({len(members)} times)" if len(members) > 1 else ""
-        roots.append(first.model_copy(update={"count": len(members), "sentence": first.sentence + more}))
+        roots.append(first.replace(count=len(members), sentence=first.sentence + more))
     return roots
 
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from configs.names import default_cache
 from tasks.programs.source_lines import shorten_path
-from tasks.records import CodeLine, Explanation, LiveBuffer, OperationDifference, RunPlan, TimeDifference
+from tasks.records.explanation import CodeLine, Explanation, LiveBuffer, OperationDifference, TimeDifference
+from tasks.records.plan import RunPlan
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.working_tree import TREE_AUTHOR, find_source
 
@@ -49,11 +50,11 @@ def add_commits(explanation: Explanation, refs: Refs, roots: tuple[str, str]) ->
         for side, lines in enumerate(_list_lines(explanation))
     ]
     touched = [
-        line.model_copy(update={"commit": commit})
+        line.replace(commit=commit)
         for found in reversed(commits)  # the candidate's lines first
         for line, commit in found.items()
     ]
-    return explanation.model_copy(update={"lines": tuple(touched)})
+    return explanation.replace(lines=tuple(touched))
 
 
 def _list_lines(explanation: Explanation) -> tuple[list[CodeLine], list[CodeLine]]:
@@ -66,7 +67,7 @@ def _list_lines(explanation: Explanation) -> tuple[list[CodeLine], list[CodeLine
             file, _, number = place.rpartition(":")
             there = CodeLine(file=file, line=int(number), function=function, path=file) if number.isdigit() else None
             sides[0].append(here)
-            sides[1].append(there or here.model_copy(update={"path": root.file}))
+            sides[1].append(there or here.replace(path=root.file))
     program, spent, memory = explanation.program, explanation.time, explanation.memory
     rows: list[OperationDifference | TimeDifference | LiveBuffer] = [
         *(program.operations if program else ()),

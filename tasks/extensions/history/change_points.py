@@ -91,7 +91,7 @@ def find_trend(values: Sequence[float], *, least_change: float = 0.0) -> Trend:
     return Trend(
         nights=len(series),
         changes=tuple(
-            _change(calm, left, point, right, autocorrelation).model_copy(update={"index": int(kept[point])})
+            _change(calm, left, point, right, autocorrelation).replace(index=int(kept[point]))
             for left, point, right in _sides(points, len(calm))
         ),
         drift=drift,

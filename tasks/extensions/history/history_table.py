@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 import polars as pl
 
 from tasks.extensions.history.record_rows import HISTORY_SCHEMA, folder_name, history_rows, lone_run_rows
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run import RunRecord
 from tasks.store.atomic import StoreError
 from tasks.store.files import Entry, Files
 from tasks.store.store import Store

@@ -25,10 +25,10 @@ from tasks.metrics.time_metrics import FIRST_STEP, STEP_TIME
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.site.index_files import read_results
 from tasks.publish.site.index_page import link_home, write_history
-from tasks.records import Commit
+from tasks.records.plan import Commit
 from tasks.records.text import show_number
 from tasks.resolve.git import list_commits
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 
 HERE = Path(__file__).parent  # with the page's template and script
 SIDES: tuple[Line, ...] = ("baseline", "candidate")

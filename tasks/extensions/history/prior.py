@@ -16,7 +16,7 @@ from tasks.diff.noise import MIN_PAIRS, Past
 from tasks.extensions.history.history_table import load_history
 from tasks.extensions.history.record_rows import folder_name
 from tasks.metrics.table import METRICS
-from tasks.store import Store
+from tasks.store.store import Store
 
 type Measured = tuple[float, float | None]  # a run's value and its relative standard error, None if unknown
 

@@ -22,7 +22,8 @@ from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.metric import Metric
 from tasks.metrics.table import METRICS
-from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, RunRecord
+from tasks.records.compared_case import ArmSummary, ComparisonRecord, MetricDiff
+from tasks.records.run import RunRecord
 from tasks.resolve.git import GitError, run_git
 
 type Role = Literal["baseline", "candidate"]

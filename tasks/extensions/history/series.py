@@ -205,8 +205,8 @@ def _follow(item: JudgedSeries, leading: Sequence[JudgedSeries]) -> JudgedSeries
         ]
         near.sort(key=lambda other: (other.line != event.line, other.line != "ratio"))
         changes = near[0].model_dump(include={"cause", "meaning"}) if near else {}
-        events.append(event.model_copy(update=changes))
-    return item.model_copy(update={"events": tuple(events)})
+        events.append(event.replace(**changes))
+    return item.replace(events=tuple(events))
 
 
 def judge(series: Series) -> JudgedSeries:

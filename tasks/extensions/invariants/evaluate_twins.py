@@ -19,7 +19,7 @@ from tasks.extensions.invariants.record_sides import RecordedSide, record_sides
 from tasks.extensions.invariants.twin_plans import TwinPair
 from tasks.extensions.invariants.twin_records import Planted, TwinResult
 from tasks.observe.recorder import read_observation
-from tasks.records import Observation
+from tasks.records.observation import Observation
 from tasks.records.text import counted
 from tasks.resolve.plans import hash_identity
 

@@ -86,7 +86,7 @@ def _judge_exact(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResu
         if (programs := measured.get("programs")) is not None:
             found = judge_twin(twin, case, programs)
             sentence = f"{text}; the resumed process lowers another program: {found.sentence}"
-            return found.model_copy(update={"sentence": sentence})
+            return found.replace(sentence=sentence)
         text += ", and so is the program"
         return answer(twin, case, "same", text, results=len(rows), gap=0.0, seconds=seconds)
     names = [f"{row['role']} {row['meaning']}" for row in different] + list(lost)
@@ -149,8 +149,7 @@ def _keep_exact(gaps: dict[str, list[TwinGap]], rows: Sequence[Row]) -> dict[str
         return len(its) > 1 and all(one is not None and abs(one / gap.factor - 1) < MIN_FACTOR for one in its)
 
     return {
-        state: [gap if is_exact(gap) else gap.model_copy(update={"factor": None}) for gap in found]
-        for state, found in gaps.items()
+        state: [gap if is_exact(gap) else gap.replace(factor=None) for gap in found] for state, found in gaps.items()
     }
 
 

@@ -45,7 +45,7 @@ def make_record(
     for one in broken[:MAX_EXPLAINED]:
         say(f"looking for the first tensor of {one.title}")
         first = find_first(by_name[one.twin, one.case], folder / EXPLAINED, one.states)
-        found[one.twin, one.case] = one.model_copy(update={"first": first})
+        found[one.twin, one.case] = one.replace(first=first)
     results = [found[pair.twin.name, pair.case] for pair in pairs]
     planted: list[Planted] = []
     if request.prove:

@@ -13,7 +13,9 @@ from tasks.extensions.invariants.twin_records import MARKS, InvariantsRecord, Tw
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.site.index_page import add_invariants, link_home, update_index
 from tasks.records.function import show_relative
-from tasks.store import Store, check_name, write_atomically
+from tasks.store.atomic import write_atomically
+from tasks.store.names import check_name
+from tasks.store.store import Store
 
 HERE = Path(__file__).parent  # with the page's template
 COMPARES_COMMITS = "main-vs-branch"  # ends the names of comparisons of two commits
@@ -29,7 +31,7 @@ def publish_invariants(record: InvariantsRecord, store: Store) -> tuple[Invarian
     """
     breaks = find_breaks(record, read_matrices(store, record.trainer))
     found = {"broke": {key: one.first for key, one in breaks.items()}}
-    record = record.model_copy(update=found | ({"next": words} if (words := bisect_words(record, breaks)) else {}))
+    record = record.replace(**(found | ({"next": words} if (words := bisect_words(record, breaks)) else {})))
     folder = place_record(record, store)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / RECORD, json.dumps(json.loads(record.model_dump_json()), indent=1))

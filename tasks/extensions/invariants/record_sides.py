@@ -17,8 +17,8 @@ from tasks.launch.local.process_group import run_to_end, start_folder
 from tasks.launch.local.program_copy import copy_program
 from tasks.launch.logs import read_exit_code
 from tasks.observe.recorder import VARIABLE, prepare_recorder
-from tasks.records import Observation, RunPlan
-from tasks.records.observation import LOG
+from tasks.records.observation import LOG, Observation
+from tasks.records.plan import RunPlan
 from tasks.store.atomic import write_atomically
 
 BEFORE_LOG = "before.log"  # of a run that is resumed
@@ -72,7 +72,7 @@ def record_sides(
             before = side.folder / BEFORE_LOG
             code = read_exit_code(before)
             why = problem or (f"the run that is resumed ended with exit code {code}; see {before}" if code else "")
-            observation = observation.model_copy(update={"notes": (*([why] if why else ()), *observation.notes)})
+            observation = observation.replace(notes=(*([why] if why else ()), *observation.notes))
         found[side.folder] = observation
     return found
 
@@ -87,13 +87,11 @@ def _run(sides: Sequence[RecordedSide], folder: Path, name: str, interrupt: Even
     settings.write_text(json.dumps({"modules": modules, "runs": runs}), encoding="utf-8")
     environment = {name: text for name, text in plan.environment.items() if name != FLAGS}  # read after the fork
     python = plan.argv[0] if modules else sys.executable
-    together = plan.model_copy(
-        update={
-            "argv": (python, str(FORK_RUNS), str(settings), plan.argv[0]),  # the last word's environment is read-only
-            "environment": environment | {"PYTHONPATH": str(INJECTED)},
-            "directory": str(sides[0].folder),  # exists; a run's own folder is made in none of the recordings
-            "time_limit_s": plan.time_limit_s * sum(map(len, runs)),
-        }
+    together = plan.replace(
+        argv=(python, str(FORK_RUNS), str(settings), plan.argv[0]),  # the last word's environment is read-only
+        environment=environment | {"PYTHONPATH": str(INJECTED)},
+        directory=str(sides[0].folder),  # exists; a run's own folder is made in none of the recordings
+        time_limit_s=plan.time_limit_s * sum(map(len, runs)),
     )
     try:
         run_to_end(together, log, interrupt=interrupt)  # which makes the log's folder writable

@@ -19,8 +19,7 @@ from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
 from tasks.extensions.invariants.invariants_options import InvariantsOptions
 from tasks.extensions.invariants.twin_files import FOLDER, SEVERAL_DEVICES, SIDES, Twin, count_devices
-from tasks.records import ArmOverrides, RunPlan
-from tasks.records.plan import WORK, RunFiles
+from tasks.records.plan import WORK, ArmOverrides, RunFiles, RunPlan
 from tasks.resolve.arm_config import ResolvedConfig, devices_of, layers_of_case
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.commands import make_command
@@ -176,7 +175,7 @@ def _without_unknown(resolved: ResolvedConfig, trainer: Trainer, own: dict[str, 
         return resolved
     if missing := [key for key in own if key not in known]:
         raise ConfigError([f"the trainer at {trainer.ref} has no key '{missing[0]}'"])
-    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
+    return resolved.replace(values={k: v for k, v in resolved.values.items() if k in known})
 
 
 def _with_words(plan: RunPlan, more: dict[str, Any]) -> RunPlan:
@@ -186,7 +185,7 @@ def _with_words(plan: RunPlan, more: dict[str, Any]) -> RunPlan:
     kept = [word for word in plan.argv if word.partition("=")[0] not in more]
     words = [f"{key}={show_value(value)}" for key, value in more.items()]
     identity = hash_identity({"plan": plan.identity, "words": words})
-    return plan.model_copy(update={"argv": (*kept, *words), "identity": identity, "config": plan.config | more})
+    return plan.replace(argv=(*kept, *words), identity=identity, config=plan.config | more)
 
 
 def _name_program(twin: Twin) -> str:

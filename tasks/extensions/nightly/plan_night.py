@@ -17,16 +17,18 @@ from configs.nightly import PREVIOUS, Nightly, NightlyComparison, load_nightly
 from configs.read import CONFIG_ROOT, read_duration
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.compare_nights import find_night_before
-from tasks.records import ArmOverrides, CellResult, NightCell, NightChange, NightPlan, NightRecord
+from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord
+from tasks.records.plan import ArmOverrides
 from tasks.resolve.arm_config import find_unfit_cases
 from tasks.resolve.arm_trainers import are_equal
 from tasks.resolve.options import NightOptions
 from tasks.resolve.own_clone import find_own_clone
 from tasks.resolve.plans import hash_identity
 from tasks.resolve.refs import WORKING_TREE, ResolvedRef, check_repository, pin_ref, resolve_ref
-from tasks.store import Store, StoreError
+from tasks.store.atomic import StoreError
 from tasks.store.files import AlreadyThereError
 from tasks.store.nights import FOLDER, read_night_plans, read_nights
+from tasks.store.store import Store
 
 ALL = "all"  # in place of a case's name: every case
 
@@ -47,7 +49,7 @@ def plan_night(request: NightOptions, store: Store, *, day: date, root: Path = C
     last = max(done.values(), key=lambda record: (record.ended, record.plan.id), default=None)
     fresh = make_plan(request, request_hash, last, day=day, root=root)
     for number in range(1, 1000):
-        plan = fresh.model_copy(update={"id": f"{day.isoformat()}.{number}" if number > 1 else day.isoformat()})
+        plan = fresh.replace(id=f"{day.isoformat()}.{number}" if number > 1 else day.isoformat())
         if plan.id in known:
             continue
         try:

@@ -21,23 +21,14 @@ from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
 from tasks.programs.compare_compiled import ProgramSide, compare_programs, same_text
 from tasks.programs.program_work import FIRST_LINE, Analysis, analyse_program
-from tasks.records import (
-    ComparisonRecord,
-    CompiledProgram,
-    CompileError,
-    Decision,
-    Environment,
-    Evidence,
-    Finding,
-    Floor,
-    Measured,
-    MetricDiff,
-    RunRecord,
-    Source,
-)
-from tasks.records.compiled import FILE, LOWERED, OPTIMISED
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord, Decision, Evidence, Finding, Floor, MetricDiff
+from tasks.records.compiled import FILE, LOWERED, OPTIMISED, CompiledProgram, CompileError
+from tasks.records.log_reading import Environment
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
+from tasks.records.shared_fields import Source
 from tasks.store.documents import model_from_json, read_document
+from tasks.store.store import Store
 
 
 class Compiled(Frozen):
@@ -98,7 +89,7 @@ def compare_compiles(
     floors = list(_floors(sides, arms))
     verdict, headline = conclude(arms, findings, rows, floors)
     summaries = [
-        summarise(arm).model_copy(update={"programs": _texts(one), "environment": _describe_software(one.program)})
+        summarise(arm).replace(programs=_texts(one), environment=_describe_software(one.program))
         for arm, one in zip(arms, compiles, strict=True)
     ]
     return ComparisonRecord(
@@ -117,7 +108,7 @@ def compare_compiles(
         # titles with a dash name parts of a sum, which are not listed
         absent=tuple(row.title for row in every if is_unfilled(row) and not row.title.startswith("–")),
         floors=tuple(floors),
-        programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
+        programs=compare_programs(*sides).replace(unfit=tuple(unfit)),
         aa=any(one.run.plan is not None and one.run.plan.aa for one in compiles),
     )
 
@@ -246,7 +237,7 @@ def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
     tolerance = rules.tolerances[metric.tolerance]
     decision = decide_exact(left, right, better=metric.better, tolerance=tolerance, precision=metric.precision)
     if left and left != right:
-        return decision.model_copy(update={"effect_text": show_percentage(left, right)})
+        return decision.replace(effect_text=show_percentage(left, right))
     return decision
 
 

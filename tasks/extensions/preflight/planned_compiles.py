@@ -6,7 +6,7 @@ A lane runs one compile at a time. An arm is one of the two compared versions.
 from collections.abc import Iterable
 from itertools import batched, groupby
 
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 
 
 def order_compiles(plans: Iterable[RunPlan], lanes: int) -> list[list[RunPlan]]:

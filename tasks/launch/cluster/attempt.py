@@ -25,11 +25,11 @@ from tasks.launch.gathered_log import GatheredLog
 from tasks.launch.patience import NotAnswering, retry_outages
 from tasks.launch.queued_attempt import End, QueuedAttempt
 from tasks.launch.supervise import TIMED_OUT
-from tasks.records import JobCause, RunPlan
+from tasks.records.plan import JobCause, RunPlan
 from tasks.resolve.trainers.maxtext_metrics import TENSORBOARD
 from tasks.scrape.dialects.maxtext.patterns import PATTERNS
 from tasks.scrape.wrappings.exports import count_steps
-from tasks.store import RunDirectory
+from tasks.store.directories import RunDirectory
 
 OWN_FILES = ("metrics.jsonl", "program.json")  # files that maxview's trainer writes into the run's folder
 SETTLE_S = 6.0  # after the job's end, until the cluster's objects certainly show its cause

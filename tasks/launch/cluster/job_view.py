@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeGuard
 
 from configs.frozen import Frozen
-from tasks.records import DeathKind, JobCause
+from tasks.records.plan import JobCause
+from tasks.records.run_end import DeathKind
 
 type Object = Mapping[str, Any]
 

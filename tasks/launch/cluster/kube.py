@@ -19,7 +19,7 @@ from tasks.launch.cluster.job_view import find_node_loss
 from tasks.launch.cluster.rights import Right
 from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.patience import NotAnswering
-from tasks.records import JobCause
+from tasks.records.plan import JobCause
 
 TIMEOUT_S = 20.0  # per request, except for the data of a log
 # A stream without data for this time is reopened, because its connection may be broken.

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tasks.launch.backend import LaunchError
 from tasks.launch.cluster.settings import ClusterSettings
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 
 if TYPE_CHECKING:
     from tasks.launch.cluster.kube import KubeApi
@@ -74,4 +74,4 @@ def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, .
 
     config = {key: move(value) if isinstance(value, str) else value for key, value in plan.config.items()}
     words = tuple(move_word(word) for word in plan.argv)
-    return plan.model_copy(update={"config": config, "argv": words}), tuple(map(move_word, extra_argv))
+    return plan.replace(config=config, argv=words), tuple(map(move_word, extra_argv))

@@ -14,8 +14,8 @@ from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.logs import read_exit_code
 from tasks.launch.patience import retry_outages
 from tasks.launch.queued_jobs import QueuedJobs
-from tasks.records import JobCause, RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import JobCause, RunPlan
+from tasks.store.directories import RunDirectory
 
 # Creates the JobSet of an attempt from the plan as its pods see it, and the arguments after the plan's. Raises
 # LaunchError if the JobSet does not exist afterwards.

@@ -7,7 +7,7 @@ from tasks.launch.jobset.check import check_fit
 from tasks.launch.jobset.manifest import make_manifest
 from tasks.launch.jobset.settings import JobSet
 from tasks.launch.patience import retry_outages
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 
 
 def create_jobset(api: KubeApi, plan: RunPlan, extra_argv: tuple[str, ...], handle: ClusterHandle) -> None:

@@ -8,10 +8,9 @@ from ruamel.yaml.scalarstring import LiteralScalarString
 
 from tasks.launch.cluster.naming import SLICE_JOB, as_pods_see, check_out, family_of
 from tasks.launch.jobset.settings import JobSet, Volume
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
-from tasks.store import RunDirectory
-from tasks.store.directories import config_text
+from tasks.store.directories import RunDirectory, config_text
 
 type Object = dict[str, Any]
 

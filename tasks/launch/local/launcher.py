@@ -10,8 +10,8 @@ from tasks.launch.backend import Launcher
 from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 
 READ_BYTES = 1 << 20  # per read of a log
 

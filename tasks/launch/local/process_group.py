@@ -26,8 +26,7 @@ from tasks.launch.local.handle import LocalHandle
 from tasks.launch.local.program_copy import copy_program
 from tasks.launch.logs import open_locked
 from tasks.launch.processes import adopt, end_session, is_running
-from tasks.records import RunPlan
-from tasks.records.plan import WORK
+from tasks.records.plan import WORK, RunPlan
 from tasks.store.mirror import working_copies
 from tasks.store.seals import state_folder
 
@@ -224,11 +223,9 @@ def move_plan(plan: RunPlan, runs: Path) -> RunPlan:
     def moved(text: str) -> str:
         return text.replace(old, new)
 
-    return plan.model_copy(
-        update={
-            "directory": moved(plan.directory),
-            "argv": tuple(map(moved, plan.argv)),
-            "environment": {name: moved(text) for name, text in plan.environment.items()},
-            "config": {key: moved(value) if isinstance(value, str) else value for key, value in plan.config.items()},
-        }
+    return plan.replace(
+        directory=moved(plan.directory),
+        argv=tuple(map(moved, plan.argv)),
+        environment={name: moved(text) for name, text in plan.environment.items()},
+        config={key: moved(value) if isinstance(value, str) else value for key, value in plan.config.items()},
     )

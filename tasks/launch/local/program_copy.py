@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import is_address
 

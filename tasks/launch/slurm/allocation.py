@@ -11,7 +11,7 @@ from tasks.launch.slurm.client import JobState, find_jobs, read_job, submit
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.script import submit_environment, submit_options
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 
 ALLOCATION = "allocation.txt"  # the job's output, in the folder of its turns
 IDLE_S = 120  # until an allocation without runs ends; between two runs a flow verifies checkpoints and reads the log
@@ -48,12 +48,12 @@ def read_run(handle: SlurmHandle) -> JobState | None:
     if job is not None and job.output not in ("", str(turn.parent / ALLOCATION) if handle.turn else handle.output):
         job = None  # slurmctld may give a number again after it was killed
     if has_ended:
-        return (job or JobState(job_id=handle.job_id, state="")).model_copy(update={"state": "COMPLETED"})
+        return (job or JobState(job_id=handle.job_id, state="")).replace(state="COMPLETED")
     if job is None or not handle.turn:
         return job
     if job.state in ("COMPLETED", "FAILED", "TIMEOUT"):
-        return job.model_copy(update={"state": "AllocationEnded"})
-    return job.model_copy(update={"state": "PENDING", "reason": "Turn"}) if turn.exists() else job
+        return job.replace(state="AllocationEnded")
+    return job.replace(state="PENDING", reason="Turn") if turn.exists() else job
 
 
 def find_turns(handle: SlurmHandle) -> list[Path]:

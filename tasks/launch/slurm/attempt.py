@@ -12,8 +12,8 @@ from tasks.launch.slurm.allocation import read_run
 from tasks.launch.slurm.client import ENDS, JobState
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import JobCause
-from tasks.store import RunDirectory
+from tasks.records.plan import JobCause
+from tasks.store.directories import RunDirectory
 
 LATE_S = 60.0  # after a job's end, until the last lines of its log must be visible: NFS caches for that long
 BLOCKED_S = 30.0  # for which a job waits with a reason in BLOCKED, until it is given up
@@ -159,7 +159,7 @@ class SlurmAttempt(QueuedAttempt):
             lost = f"SLURM has forgotten job {number}, and its log has no end"
             return JobCause(type="JobLost", message=lost) if code is None else None
         if ENDS.get(state.state, "") is None and self._growing.is_out_of_memory:  # of a cluster without cgroups
-            state = state.model_copy(update={"state": "OUT_OF_MEMORY"})
+            state = state.replace(state="OUT_OF_MEMORY")
         if ENDS.get(state.state, "preempted") is not None:
             reason = "" if state.reason in ("", "None", state.state) else f" ({state.reason})"
             where = f"job {number} in partition {self._settings.partition} on {self._nodes or 'no node'}"

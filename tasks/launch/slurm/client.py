@@ -14,7 +14,7 @@ from configs.frozen import Frozen
 from tasks.launch import patience
 from tasks.launch.backend import LaunchError, NotSubmitted
 from tasks.launch.patience import NotAnswering, given_up, retry_outages
-from tasks.records import DeathKind
+from tasks.records.run_end import DeathKind
 
 TIMEOUT_S = 120.0  # of one command; the commands retry by themselves for some time
 # A job's state after its end → kind of death; None: the job's own exit code tells how it ended.

@@ -19,9 +19,9 @@ from tasks.launch.slurm.client import CAUSE_KINDS, cancel, find_jobs, read_job, 
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.script import submit_environment, submit_options, write_script
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
 from tasks.store.atomic import write_atomically
+from tasks.store.directories import RunDirectory
 
 END_S = 120.0  # longest wait for a job's end after scancel; longer than KillWait. On a lost node it never ends
 
@@ -49,7 +49,7 @@ class OnSlurm(QueuedJobs[SlurmHandle]):
         else:
             options = submit_options(settings, handle.job_name, output, plan.time_limit_s)
             number = submit(options, script, submit_environment(plan), str(output))
-        handle = handle.model_copy(update={"job_id": number})
+        handle = handle.replace(job_id=number)
         keep(handle)
         if handle.turn:
             write_atomically(Path(handle.turn), script)
@@ -100,7 +100,7 @@ def with_job(handle: SlurmHandle) -> SlurmHandle:
     if handle.job_id is not None or handle.turn:
         return handle
     found = [job for job in retry_outages(lambda: find_jobs(handle.job_name)) if job.output == handle.output]
-    return handle.model_copy(update={"job_id": found[-1].job_id}) if found else handle
+    return handle.replace(job_id=found[-1].job_id) if found else handle
 
 
 def settings_of(plan: RunPlan) -> Slurm:

@@ -6,8 +6,8 @@ from typing import Any
 from tasks.launch.backend import Backend, Launcher
 from tasks.launch.slurm.check import find_obstacles
 from tasks.launch.slurm.client import CAUSE_KINDS
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 
 
 def load() -> Backend[Any]:

@@ -10,7 +10,7 @@ from configs.environment import pass_on
 from tasks.launch import supervise
 from tasks.launch.local.process_group import LOG_LIMIT_MB, build_environment, start_folder
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 
 # The words before the trainer's command in every process of a run on several nodes; $0 is the path of the log.
@@ -27,7 +27,7 @@ JOIN = (
 
 def write_script(plan: RunPlan, settings: Slurm, output: Path, extra_argv: tuple[str, ...]) -> str:
     """Return the script, which runs the trainer under maxview's supervisor. output: the file of its log."""
-    own = build_environment(plan.model_copy(update={"passed_on": ()}), os.environ)
+    own = build_environment(plan.replace(passed_on=()), os.environ)
     limits = (str(plan.time_limit_s), str(supervise.GRACE_S), str(LOG_LIMIT_MB))
     words = ["env", *(f"{name}={value}" for name, value in own.items()), sys.executable, "-I", "-S"]
     words += [supervise.__file__, *limits, *_step_words(plan, settings, output), *plan.argv, *extra_argv]

@@ -22,7 +22,7 @@ from tasks.launch.cluster.job_view import is_there
 from tasks.launch.cluster.kube import KubeApi
 from tasks.launch.xpk.check import missing_tools
 from tasks.launch.xpk.settings import Xpk
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 from tasks.store.directories import config_text
 

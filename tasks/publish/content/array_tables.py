@@ -1,7 +1,8 @@
 """Turns the difference of two checkpoints into sentences and two tables: one of kinds of arrays, one of all arrays."""
 
 from configs.frozen import Frozen
-from tasks.records import ArrayDifference, ArrayRole, CheckpointDifference, Verdict
+from tasks.records.compared_case import Verdict
+from tasks.records.compared_checkpoints import ArrayDifference, ArrayRole, CheckpointDifference
 from tasks.records.text import counted, visible
 
 WHY_ALONE: dict[ArrayRole, str] = {

@@ -39,8 +39,10 @@ from tasks.publish.content.verdict_words import (
     threshold_text,
     without_sides,
 )
-from tasks.records import ArmSummary, ComparisonRecord, Explanation, MetricDiff, NextStep, Verdict
+from tasks.records.compared_case import ArmSummary, ComparisonRecord, MetricDiff, Verdict
+from tasks.records.explanation import Explanation
 from tasks.records.function import show_relative
+from tasks.records.next_step import NextStep
 from tasks.records.text import shorten, show_share, tells_nothing, visible
 
 HOST = "the host between the steps"  # a part of the time in an explanation

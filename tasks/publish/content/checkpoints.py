@@ -7,18 +7,9 @@ from collections import Counter
 from typing import Literal
 
 from configs.frozen import Frozen
-from tasks.records import (
-    LEVELS,
-    ArmSummary,
-    CheckpointEvent,
-    CheckpointProof,
-    Level,
-    Restore,
-    Source,
-    Verdict,
-    highest,
-    pair_saves,
-)
+from tasks.records.checkpoint_proof import LEVELS, CheckpointEvent, CheckpointProof, Level, Restore, highest, pair_saves
+from tasks.records.compared_case import ArmSummary, Verdict
+from tasks.records.shared_fields import Source
 from tasks.records.text import counted, visible
 
 State = Literal["proved", "damaged", "uncommitted", "committed", "unproved", "retired", "overwritten"]
@@ -78,8 +69,8 @@ def list_checkpoints(arm: ArmSummary, *, timeline: bool = False) -> list[Checkpo
         seen[key] += 1
         line = _line(*pair, levels.get((*key, seen[key])), timed=timed)
         saved_again = newest[key] != place and arm.lives
-        lines.append(line.model_copy(update={"state": "overwritten"}) if saved_again else line)
-    return [line if len(arm.runs) > 1 else line.model_copy(update={"run": 0}) for line in lines]
+        lines.append(line.replace(state="overwritten") if saved_again else line)
+    return [line if len(arm.runs) > 1 else line.replace(run=0) for line in lines]
 
 
 def _key(event: CheckpointEvent | None, proof: CheckpointProof | None) -> tuple[int, int | None]:

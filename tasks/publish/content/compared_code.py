@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tasks.publish.content.verdict_words import sides_of
-from tasks.records import CodeVersion, ComparisonRecord, RunPlan
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import CodeVersion, RunPlan
 from tasks.records.text import counted, visible
 
 MAX_SUBJECT_LENGTH = 68  # characters of a commit's subject

@@ -7,7 +7,7 @@ from typing import get_args
 
 from configs.frozen import Frozen
 from tasks.publish.content.verdict_words import Effect, format_moment, name_side
-from tasks.records import ArmSummary, ComparisonRecord, Evidence, Finding
+from tasks.records.compared_case import ArmSummary, ComparisonRecord, Evidence, Finding
 from tasks.records.text import visible
 
 # kind of finding -> name of the fact that it is about; other kinds are about no fact

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from configs.frozen import Frozen
-from tasks.records import CodeVersion, ComparisonRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import CodeVersion
 from tasks.records.text import visible
 
 FOLDED = 40  # lines of a diff; a longer one is folded on the page

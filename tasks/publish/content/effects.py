@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from configs.frozen import Frozen
 from tasks.diff.next_step import has_scale
-from tasks.records import MetricDiff
+from tasks.records.compared_case import MetricDiff
 
 WIDTH = 150.0  # px of a metric's axis
 MARGIN = 4.0  # px on either side, so that a point at the edge is not cut off
@@ -76,4 +76,4 @@ def _draw(row: MetricDiff, changes: Sequence[float], reach: float) -> DrawnEffec
     shown = f"±{allowed:{'.0f' if allowed >= 100 else '.2g'}} % allowed"  # no exponent
     words = f"the threshold, in grey, is ±{100 * abs(_threshold(row)):.2g} %; worse is right"
     drawn = draw_effect(changes[0], changes[1:], 1.0, reach, width=WIDTH, words=words)
-    return drawn.model_copy(update={"ends": (shown, "worse →")})
+    return drawn.replace(ends=(shown, "worse →"))

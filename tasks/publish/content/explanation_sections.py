@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tasks.records import CodeLine, Explanation, LiveBuffer, TimeDifference
+from tasks.records.explanation import CodeLine, Explanation, LiveBuffer, TimeDifference
 from tasks.records.observation import Root
 
 TITLE = "Why they differ"

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from configs.frozen import Frozen
-from tasks.store import Store
+from tasks.store.store import Store
 
 # environment variable with the URL of the served store: browsers block links from Prefect to local files
 SITE = "MAXVIEW_SITE"

@@ -5,7 +5,7 @@ from math import isfinite
 
 from tasks.diff.metric_rows import ABSENT, DIED
 from tasks.metrics.memory_metrics import HOST_GROWTH
-from tasks.records import MetricDiff
+from tasks.records.compared_case import MetricDiff
 from tasks.records.text import MEGA, show_digits, show_number, show_share, visible
 
 WITHOUT_PERCENT = ("%", HOST_GROWTH.unit)  # units of values whose ratio tells nothing

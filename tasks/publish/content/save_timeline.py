@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from configs.frozen import Frozen
 from tasks.publish.content.amounts import show_rate, show_seconds
-from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
+from tasks.records.checkpoint_proof import CheckpointLife, LifeSpan
+from tasks.records.compared_case import ArmSummary, ComparisonRecord
 
 WIDTH = 1000.0  # of the time axis, in the unit of all x and widths
 MIN_WIDTH = 3.0  # least width of a bar

@@ -7,7 +7,8 @@ import math
 
 from configs.frozen import Frozen
 from tasks.publish.content.amounts import show_seconds
-from tasks.records import ComparisonRecord, TimePart
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run_facts import TimePart
 from tasks.records.text import visible
 
 MIN_SHARE = 0.0005  # share of an arm's time; smaller parts are not listed
@@ -31,11 +32,9 @@ def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
             continue
         longest = max((before, part), key=lambda item: item.seconds if item.source else 0.0)
         added = {"seconds": before.seconds + part.seconds, "steps": before.steps + part.steps, "source": longest.source}
-        parts[part.part] = before.model_copy(update=added)
+        parts[part.part] = before.replace(**added)
     return [
-        part.model_copy(
-            update={"seconds": part.seconds / len(accounts), "share": part.seconds / total if total else 0.0}
-        )
+        part.replace(seconds=part.seconds / len(accounts), share=part.seconds / total if total else 0.0)
         for part in parts.values()
     ]
 

@@ -14,7 +14,7 @@ from tasks.metrics.result_metrics import DATA, EVALUATION, FINAL_STATE, FIRST_CA
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
 from tasks.publish.content.row_values import show_percent
-from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
+from tasks.records.compared_case import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 from tasks.records.run_end import DeathKind
 from tasks.records.text import visible
 
@@ -101,12 +101,12 @@ def without_sides(record: ComparisonRecord) -> ComparisonRecord:
         return record
     reason = "the two cannot be compared, so neither side is better"
     rows = (
-        row.model_copy(update={"verdict": "changed", "reason": f"{reason}; {row.reason}"})
+        row.replace(verdict="changed", reason=f"{reason}; {row.reason}")
         if row.verdict in ("regressed", "improved")
         else row
         for row in record.rows
     )
-    return record.model_copy(update={"rows": tuple(rows)})
+    return record.replace(rows=tuple(rows))
 
 
 def list_rows_to_explain(record: ComparisonRecord) -> list[MetricDiff]:

@@ -18,7 +18,7 @@ from tasks.publish.content.verdict_words import (
     without_sides,
 )
 from tasks.publish.markdown.elements import MAX_TEXT_LENGTH, draw_table, escape_markdown
-from tasks.records import ComparisonRecord, MetricDiff
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.text import shorten, visible
 
 MAX_BYTES = 2_000  # of a summary

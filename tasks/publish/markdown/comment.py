@@ -8,9 +8,9 @@ from tasks.publish.content.verdict_words import WORST_FIRST, name_verdict, outco
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.markdown.elements import draw_table, escape_markdown
 from tasks.publish.markdown.night import MARKER
-from tasks.records import ComparisonRecord
+from tasks.records.compared_case import ComparisonRecord
 from tasks.records.text import shorten
-from tasks.store import safe_name
+from tasks.store.names import safe_name
 
 MAX_TEXT_LENGTH = 300  # characters of a result
 MAX_BRIEFS = 10

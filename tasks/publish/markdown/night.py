@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tasks.publish.content.verdict_words import OUTCOMES, name_verdict
 from tasks.publish.markdown.elements import draw_table, escape_markdown
-from tasks.records import CellResult, NightRecord
+from tasks.records.night import CellResult, NightRecord
 from tasks.records.text import shorten, visible
 
 CHANGED_EVENT = "maxview.nightly.changed"  # name of the Prefect event of a night with changes

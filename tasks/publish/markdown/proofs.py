@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tasks.publish.content.amounts import show_rate
 from tasks.publish.markdown.elements import MAX_TEXT_LENGTH, draw_table, escape_markdown
-from tasks.records import LEVELS, CheckpointProof, highest
+from tasks.records.checkpoint_proof import LEVELS, CheckpointProof, highest
 from tasks.records.text import counted, shorten, visible
 
 

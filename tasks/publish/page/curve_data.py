@@ -18,7 +18,9 @@ from tasks.publish.content.verdict_words import sides_of
 from tasks.publish.page.log_files import Logs
 from tasks.publish.page.logview import LogView
 from tasks.publish.page.replace_text import replace_text
-from tasks.records import ComparisonRecord, RunRecord, Stall
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.log_reading import Stall
+from tasks.records.run import RunRecord
 from tasks.records.text import shorten, visible
 
 TITLES = {  # metric -> (title, unit); any other metric's title is its column's name

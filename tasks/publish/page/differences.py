@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 
 from configs.frozen import Frozen
-from tasks.records import RunRecord, Source
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tasks.records.text import shorten, visible
 
 MAX_VALUE_LENGTH = 400  # characters of a setting's value; longer values are shortened
@@ -80,11 +81,9 @@ def _config(*runs: RunRecord) -> tuple[Setting, ...]:
     planned = [{key: str(value) for key, value in (run.plan.config if run.plan else {}).items()} for run in runs]
     origins = [run.plan.origins if run.plan else {} for run in runs]
     return tuple(
-        row.model_copy(
-            update={
-                "origins": tuple(visible(origin.get(row.name) or "") for origin in origins),
-                "sources": tuple(run.reading.sources.get(f"config.{row.name}") for run in runs),
-            }
+        row.replace(
+            origins=tuple(visible(origin.get(row.name) or "") for origin in origins),
+            sources=tuple(run.reading.sources.get(f"config.{row.name}") for run in runs),
         )
         for row in _rows(*({**run.reading.config, **own} for run, own in zip(runs, planned, strict=True)))
     )

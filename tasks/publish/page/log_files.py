@@ -9,8 +9,10 @@ from pathlib import Path
 from tasks.publish.content.checkpoints import list_checkpoints
 from tasks.publish.content.verdict_words import sides_of
 from tasks.publish.page.logview import Kind, LogView, write_log
-from tasks.records import ArmSummary, ComparisonRecord, Evidence, LogError, Source
+from tasks.records.compared_case import ArmSummary, ComparisonRecord, Evidence
 from tasks.records.compiled import LOWERED, OPTIMISED
+from tasks.records.run_end import LogError
+from tasks.records.shared_fields import Source
 from tasks.records.text import visible
 
 PROGRAMS = {OPTIMISED: "the optimised program", LOWERED: "the lowered program"}

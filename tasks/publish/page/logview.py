@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from tasks.publish.page.replace_text import replace_bytes, replace_text
-from tasks.records import Source
+from tasks.records.shared_fields import Source
 from tasks.records.text import shorten, visible
 
 PIECE = 1_000_000  # characters; a piece ends with the line that reaches this size

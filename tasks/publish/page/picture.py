@@ -13,7 +13,8 @@ from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.brief import CURVES
 from tasks.publish.content.row_values import show_sides
 from tasks.publish.content.verdict_words import outcome_of, sides_of
-from tasks.records import ComparisonRecord, Curve, MetricDiff, TimeExplanation
+from tasks.records.compared_case import ComparisonRecord, Curve, MetricDiff
+from tasks.records.explanation import TimeExplanation
 from tasks.records.text import shorten, show_number, visible
 
 WIDTH, HEIGHT = 1000, 120  # of the drawing, in its own units

@@ -32,7 +32,8 @@ from tasks.publish.page.differences import list_differences
 from tasks.publish.page.log_files import Lines, Logs
 from tasks.publish.page.picture import draw_bars, draw_picture
 from tasks.publish.page.replace_text import replace_text
-from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.run import RunRecord
 from tasks.resolve.git import MAX_COMMITS
 
 MAX_LINES = 100  # limit of lines shown per side, one of each kind that the other side's logs lack

@@ -15,9 +15,11 @@ from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import StoreIndex, index_comparison
 from tasks.publish.site.index_files import pair_file
 from tasks.publish.site.index_page import add_comparison, add_results, gather_with_pairs, link_home, update_index
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records.compared_case import ComparisonRecord
 from tasks.records.observation import LOG
-from tasks.store import Store, StoreError
+from tasks.records.run import RunRecord
+from tasks.store.atomic import StoreError
+from tasks.store.store import Store
 
 FLOW_RUN = "flow-run.txt"  # in the folder of a comparison: the URL of its Prefect flow run
 HEAD = 4_000  # bytes at the beginning of a page that contain its stamp

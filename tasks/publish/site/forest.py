@@ -38,7 +38,7 @@ def draw_forest(results: Sequence[IndexedComparison]) -> Forest:
         words = _describe(effect, item.interval)
         drawn = draw_effect(effect, item.interval or (), item.allowed or 0.0, reach, width=WIDTH, words=words)
         beyond = "" if abs(effect) <= reach else "→" if effect > 0 else "←"
-        return drawn.model_copy(update={"beyond": beyond})
+        return drawn.replace(beyond=beyond)
 
     return Forest(
         ticks=tuple(

@@ -23,11 +23,12 @@ from pydantic import ValidationError, field_serializer, field_validator
 from configs.frozen import Frozen
 from tasks.diff.next_step import find_time_row
 from tasks.publish.markdown.night import night_headline
-from tasks.records import ComparisonRecord, NightRecord, Verdict
-from tasks.records.night import StoredChange
+from tasks.records.compared_case import ComparisonRecord, Verdict
+from tasks.records.night import NightRecord, StoredChange
 from tasks.records.text import shorten, visible
-from tasks.store import Store, StoreError
+from tasks.store.atomic import StoreError
 from tasks.store.nights import read_nights
+from tasks.store.store import Store
 
 PAGE = "index.html"
 HISTORY = "history.html"
@@ -217,7 +218,7 @@ def count(
     counts.update(item.outcome for item in added)
     counts.subtract(item.outcome for item in removed)
     targets = sorted({*index.targets, *(item.target for item in added)})
-    return index.model_copy(update={"counts": dict(+counts), "targets": tuple(targets)})
+    return index.replace(counts=dict(+counts), targets=tuple(targets))
 
 
 def place_newest(index: StoreIndex, results: Iterable[IndexedComparison]) -> StoreIndex:
@@ -233,7 +234,7 @@ def place_newest(index: StoreIndex, results: Iterable[IndexedComparison]) -> Sto
     shown = sorted(last, key=lambda pair: (last[pair], pair), reverse=True)[:MAX_PAIRS]
     kept = [item for item in known.values() if item.pair in shown]
     kept.sort(key=lambda item: (shown.index(item.pair), item.case))
-    return index.model_copy(update={"matrix": tuple(kept)})
+    return index.replace(matrix=tuple(kept))
 
 
 def index_comparison(record: ComparisonRecord) -> IndexedComparison:
@@ -274,13 +275,13 @@ def place_nights(index: StoreIndex, records: Iterable[NightRecord]) -> StoreInde
     nights = {night.id: night for night in (*index.nights, *map(_indexed, records))}.values()
     last = sorted(nights, key=lambda night: night.ended, reverse=True)[:NIGHTS]
     told, quiet = last[:TOLD_NIGHTS], last[TOLD_NIGHTS:]
-    return index.model_copy(update={"nights": (*told, *map(_without_words, quiet))})
+    return index.replace(nights=(*told, *map(_without_words, quiet)))
 
 
 def _without_words(night: IndexedNight) -> IndexedNight:
     less = {"headline": "", "owner": ""}
-    cells = (cell.model_copy(update=less | ({"page": ""} if cell.outcome == "same" else {})) for cell in night.cells)
-    return night.model_copy(update={"cells": tuple(cells), "changes": ()})
+    cells = (cell.replace(**(less | ({"page": ""} if cell.outcome == "same" else {}))) for cell in night.cells)
+    return night.replace(cells=tuple(cells), changes=())
 
 
 def _indexed(record: NightRecord) -> IndexedNight:
@@ -334,14 +335,14 @@ def gather_index(store: Store) -> StoreIndex:
                 found.append(index_comparison(ComparisonRecord.model_validate_json(data)))
             except ValidationError:
                 unread.append(name)
-    index = index_results(found).model_copy(
-        update={"history": store.files.stat(HISTORY) is not None, "invariants": _newest_invariants(store)}
+    index = index_results(found).replace(
+        history=store.files.stat(HISTORY) is not None, invariants=_newest_invariants(store)
     )
     try:
         index = place_nights(index, read_nights(store))
     except StoreError as error:
         unread.append(str(error))
-    return index.model_copy(update={"unread": tuple(unread)})
+    return index.replace(unread=tuple(unread))
 
 
 def _newest_invariants(store: Store) -> str:

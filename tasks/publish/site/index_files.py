@@ -28,8 +28,9 @@ from tasks.publish.site.index import (
     in_order,
     parse_index,
 )
-from tasks.store import Store, StoreError
+from tasks.store.atomic import StoreError
 from tasks.store.files import AlreadyThereError
+from tasks.store.store import Store
 
 MAX_LISTED_RESULTS = 40  # latest results of each case in the file of a pair
 LOCK = ".index.lock"
@@ -77,7 +78,7 @@ def move_to_segments(store: Store, index: StoreIndex) -> StoreIndex:
     if len(index.comparisons) < OPEN + SEGMENT:
         return index
     moved = [write_segment(store, results) for results in batched(index.comparisons[OPEN:], SEGMENT)]
-    return _with_segments(index, moved).model_copy(update={"comparisons": index.comparisons[:OPEN]})
+    return _with_segments(index, moved).replace(comparisons=index.comparisons[:OPEN])
 
 
 def write_segment(store: Store, results: Sequence[IndexedComparison]) -> Segment:
@@ -104,15 +105,13 @@ def take_from_segments(
             taken += hit
             kept = [item for item in results if item.key not in times]
             left = [one for one in index.segments if one != segment]
-            index = _with_segments(
-                index.model_copy(update={"segments": tuple(left)}), [write_segment(store, kept)] if kept else []
-            )
+            index = _with_segments(index.replace(segments=tuple(left)), [write_segment(store, kept)] if kept else [])
     return index, taken
 
 
 def _with_segments(index: StoreIndex, more: Iterable[Segment]) -> StoreIndex:
     ordered = sorted({*index.segments, *more}, key=lambda segment: (segment.last, segment.digest), reverse=True)
-    return index.model_copy(update={"segments": tuple(ordered)})
+    return index.replace(segments=tuple(ordered))
 
 
 def read_segments(store: Store, segments: Sequence[Segment]) -> dict[Segment, tuple[IndexedComparison, ...]]:
@@ -211,7 +210,7 @@ def _newest_of_each_case(results: Iterable[IndexedComparison]) -> tuple[IndexedC
         by_case.setdefault(item.case, []).append(item)
     kept: list[IndexedComparison] = []
     for newest, *older in by_case.values():
-        kept += [newest, *(item.model_copy(update={"headline": ""}) for item in older[: MAX_LISTED_RESULTS - 1])]
+        kept += [newest, *(item.replace(headline="") for item in older[: MAX_LISTED_RESULTS - 1])]
     return in_order(kept)
 
 

@@ -48,9 +48,11 @@ from tasks.publish.site.index_files import (
     take_from_segments,
     write_pairs,
 )
-from tasks.records import ComparisonRecord, NightRecord
-from tasks.store import Store, write_atomically
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.night import NightRecord
+from tasks.store.atomic import write_atomically
 from tasks.store.mirror import out_option
+from tasks.store.store import Store
 
 # outcomes that the page counts, the worst first
 SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))
@@ -124,7 +126,7 @@ def add_results(results: Iterable[IndexedComparison], earlier: Mapping[tuple[str
         sought = {key: at for key, at in earlier.items() if key not in {item.key for item in replaced}}
         index, taken = take_from_segments(store, index, sought)
         index = count(index, added, [*replaced, *taken])
-        index = index.model_copy(update={"comparisons": in_order([*index.comparisons, *added])})
+        index = index.replace(comparisons=in_order([*index.comparisons, *added]))
         shown = set(index.pairs)
         for pair in dict.fromkeys(item.pair for item in added):
             own = [item for item in added if item.pair == pair]
@@ -152,12 +154,12 @@ def add_nights(records: Sequence[NightRecord]) -> Change:
 
 def add_history(index: StoreIndex, store: Store) -> StoreIndex:
     """Mark `history.html` as existing. This is a `Change`."""
-    return index.model_copy(update={"history": True})
+    return index.replace(history=True)
 
 
 def add_invariants(page: str) -> Change:
     """Return a change that links the page of invariants with this path inside the store."""
-    return lambda index, _: index.model_copy(update={"invariants": page})
+    return lambda index, _: index.replace(invariants=page)
 
 
 def publish_night(store: Store, record: NightRecord) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from tasks.publish.content.array_tables import describe_alone, describe_counts, name_pair
-from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, highest
+from tasks.records.checkpoint_proof import CheckpointProof, highest
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference
 from tasks.records.text import counted, escape_rich
 
 MAX_ROWS = 20  # differing arrays shown

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tasks.publish.content.verdict_words import HOLDS, OUTCOMES
-from tasks.records import ComparisonRecord
+from tasks.records.compared_case import ComparisonRecord
 from tasks.records.text import visible
 
 FLOORS = ("same program", "same bits", "same checkpoint")

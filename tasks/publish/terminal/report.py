@@ -41,7 +41,9 @@ from tasks.publish.content.verdict_words import (
     without_sides,
 )
 from tasks.publish.terminal.typed_command import as_typed
-from tasks.records import CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.compared_checkpoints import CheckpointDifference
+from tasks.records.explanation import Explanation
 from tasks.records.text import shorten, visible
 
 MAX_WHY, MIN_VALUES, MAX_VALUES, BAR = 150, 12, 32, 8  # characters in the brief; cells of a bar

@@ -12,10 +12,10 @@ import polars.selectors as cs
 from rich.console import Console
 from rich.table import Table
 
-from tasks.records import LogReading, RunReading, number_to_json
+from tasks.records.json_numbers import number_to_json
+from tasks.records.log_reading import LogReading, RunReading
 from tasks.records.text import counted, escape_rich
-from tasks.store import write_atomically
-from tasks.store.atomic import write_bytes_atomically
+from tasks.store.atomic import write_atomically, write_bytes_atomically
 
 # the keys of a run that come first, in this order; other fields of RunReading follow
 _KEYS = (

@@ -15,8 +15,7 @@ from configs.load import ConfigValue
 from configs.read import read_yaml
 from configs.schema import TrainConfig
 from configs.topologies import Topology
-from tasks.records import Invocation, RunFiles, RunPlan
-from tasks.records.plan import WORK
+from tasks.records.plan import WORK, Invocation, RunFiles, RunPlan
 from tasks.resolve.python_environments import find_python
 from tasks.resolve.trainers.maxtext import show_value
 from tasks.resolve.trainers.trainer import PYTHON_IN_POD, SOURCE, Checkout, Trainer, choose_python, versions_of

@@ -13,7 +13,7 @@ from configs.frozen import Frozen
 from configs.installed import digest_files
 from configs.read import read_yaml
 from configs.schema import OWN_KEYS, TrainConfig
-from tasks.records import Invocation
+from tasks.records.plan import Invocation
 from tasks.resolve.python_environments import ask_python
 
 # Layouts of the package in different versions: package folder, module to run, the trainer's file in the folder.

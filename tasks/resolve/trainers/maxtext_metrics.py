@@ -14,7 +14,7 @@ import polars as pl
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google_crc32c import value as crc32c
 
-from tasks.records import metric_from_json, step_from_json
+from tasks.records.json_numbers import metric_from_json, step_from_json
 
 # MaxText's key → maxview's column; other keys keep MaxText's name
 COLUMNS = {

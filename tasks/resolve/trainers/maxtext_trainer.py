@@ -9,7 +9,7 @@ from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError
 from configs.schema import TrainConfig
 from configs.topologies import Topology
-from tasks.records import Invocation, RunFiles, RunPlan
+from tasks.records.plan import Invocation, RunFiles, RunPlan
 from tasks.resolve.python_environments import MAXTEXT, make_maxtext_environment
 from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, translate_config, write_words
 from tasks.resolve.trainers.trainer import COMPILE_ENVIRONMENT, SOURCE, Checkout, Trainer, choose_python

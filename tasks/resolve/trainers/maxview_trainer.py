@@ -17,7 +17,7 @@ from configs.load import ConfigValue
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import TrainConfig
 from configs.topologies import Topology
-from tasks.records import Invocation, RunFiles, RunPlan
+from tasks.records.plan import Invocation, RunFiles, RunPlan
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.code_digest import digest_trainer
 from tasks.resolve.own_clone import HERE, TRAINER_FILES
@@ -75,7 +75,7 @@ class MaxviewTrainer(Trainer):
                 f"'{ref.name}' requires {', '.join(unmet)}: give the arm its own packages "
                 f"(compare --with {arm.name}:{PROJECT}, or packages: ['{PROJECT}'] in the comparison's file)"
             )
-        return found.model_copy(update={"folder": str(folder), "code": digest_trainer(folder)})
+        return found.replace(folder=str(folder), code=digest_trainer(folder))
 
     @classmethod
     def find_problems(cls, config: TrainConfig, target: Target, devices: Devices) -> Iterator[str]:

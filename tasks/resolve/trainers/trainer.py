@@ -18,7 +18,7 @@ from configs.installed import PLUGINS, installed_versions
 from configs.load import ConfigValue
 from configs.schema import TrainConfig
 from configs.topologies import Topology
-from tasks.records import CodeVersion, Commit, Invocation, RunPlan
+from tasks.records.plan import CodeVersion, Commit, Invocation, RunPlan
 from tasks.resolve.python_environments import ask_python
 from tasks.resolve.refs import ResolvedRef
 

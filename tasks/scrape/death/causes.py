@@ -13,7 +13,7 @@ import signal
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tasks.records import DeathKind
+from tasks.records.run_end import DeathKind
 from tasks.scrape.prefixes import END
 
 _SRUN = rb"\bsrun: error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: "

@@ -27,7 +27,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tasks.records import DeathKind, LogError, Source
+from tasks.records.run_end import DeathKind, LogError
+from tasks.records.shared_fields import Source
 from tasks.scrape.death.causes import EXPLAINING, NOTED, classify, is_explained, is_follower, signal_name
 from tasks.scrape.death.tracebacks import is_chained, read_exception, weakness
 from tasks.scrape.prefixes import PREFIX
@@ -201,7 +202,7 @@ class DeathLog:
         first = next((one for one in reversed(chain[:-1]) if self._kind(one) != "other"), None)
         if error.kind == "other" and first is not None:
             reason = f"its class is that of {first.type} in line {first.source.line}, which led to it"
-            error = error.model_copy(update={"kind": self._kind(first), "why": _join(error.why, reason)})
+            error = error.replace(kind=self._kind(first), why=_join(error.why, reason))
         return self._explain(error, chain[-1].text, late)
 
     def _stopped(self, strong: list[DeathSign]) -> tuple[list[DeathSign], str] | None:
@@ -271,7 +272,7 @@ class DeathLog:
         if event is None:
             return error
         why = _join(error.why, f"line {event.source.line} says: {event.message}")
-        return error.model_copy(update={"kind": self._kind(event), "why": why})
+        return error.replace(kind=self._kind(event), why=why)
 
     def _error(self, finding: DeathSign, why: str = "") -> LogError:
         return LogError(

@@ -11,7 +11,10 @@ from typing import Any
 
 import polars as pl
 
-from tasks.records import CheckpointEvent, Environment, LogError, Parameters, Source, Stall, UnreadLine
+from tasks.records.checkpoint_proof import CheckpointEvent
+from tasks.records.log_reading import Environment, Parameters, Stall, UnreadLine
+from tasks.records.run_end import LogError
+from tasks.records.shared_fields import Source
 from tasks.scrape.death.causes import DEATHS, RANK_DEATHS
 from tasks.scrape.death.death_log import DeathLog
 from tasks.scrape.dialects.schedule import ScheduleLog

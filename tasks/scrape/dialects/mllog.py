@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from tasks.records import STEP_SCHEMA, Source
+from tasks.records.log_reading import STEP_SCHEMA
+from tasks.records.shared_fields import Source
 from tasks.scrape.dialects.dialect import EventCollector, LogDialect, Match, compile_patterns
 from tasks.scrape.prefixes import TIME
 from tasks.scrape.table.row_grammar import Field, Row
@@ -232,9 +233,7 @@ class MllogEventCollector(EventCollector):
         organisation = self.facts.get("submission_org", {}).get("value")
         count = self._nodes * int(str(each)) if self._nodes and str(each).isdigit() else None
         named = f"{organisation or ''} {platform['value']}".strip() if platform.get("value") else None
-        self.environment = self.environment.model_copy(
-            update={"device_kind": device, "num_devices": count, "place": self._place or named}
-        )
+        self.environment = self.environment.replace(device_kind=device, num_devices=count, place=self._place or named)
 
 
 def _number_steps(steps: pl.DataFrame, batch: int | None) -> pl.DataFrame:

@@ -6,7 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from tasks.records import CheckpointEvent, Parameters
+from tasks.records.checkpoint_proof import CheckpointEvent
+from tasks.records.log_reading import Parameters
 from tasks.scrape.dialects.dialect import EventCollector, LogDialect, Match, compile_patterns
 from tasks.scrape.prefixes import RANK, TIME, is_glued, iso_of, time_before
 from tasks.scrape.table.row_grammar import Field, Row, shape_of
@@ -139,12 +140,12 @@ class TorchtitanEventCollector(EventCollector):
                 text = match[1].decode()
                 self.parameters = Parameters(count=int(text.replace(",", "")), printed=text, source=source)
             case "capacity":
-                self.environment = self.environment.model_copy(update={"device_kind": text_of(match[1])})
+                self.environment = self.environment.replace(device_kind=text_of(match[1]))
             case "mesh":
                 names = re.findall(r"\w+", text_of(match[1]))
                 sizes = [int(size) for size in re.findall(rb"\d+", match[2])]
                 mesh = {axis: size for axis, size in zip(names, sizes, strict=False) if size > 1}
-                self.environment = self.environment.model_copy(update={"mesh": mesh or None})
+                self.environment = self.environment.replace(mesh=mesh or None)
             case "saving":
                 step = int(match[1]) if match[1] else table.step_before(source.offset) or 0
                 if not self.checkpoints or self.checkpoints[-1].step != step:  # the last step has two such lines
@@ -160,7 +161,7 @@ class TorchtitanEventCollector(EventCollector):
                 self.note_fact("restored_from", text_of(match[1]), source)
 
     def _update_last(self, **update: Any) -> None:
-        self.checkpoints[-1] = self.checkpoints[-1].model_copy(update=update)
+        self.checkpoints[-1] = self.checkpoints[-1].replace(**update)
 
     def _validate(self, match: Match, window: Window, table: StepTable) -> None:
         stop = window.data.find(b"\n", match.start()) + 1 or len(window.data)

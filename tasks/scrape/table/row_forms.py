@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tasks.records import UnreadLine
+from tasks.records.log_reading import UnreadLine
 from tasks.scrape.table.row_grammar import Field, Row, RowGrammar, Shape
 from tasks.scrape.window import Window
 

@@ -30,7 +30,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tasks.records import Stall
+from tasks.records.log_reading import Stall
 
 TIMES = 3.0  # a stall takes more than this multiple of the median around it
 SECONDS_MORE = 0.1  # a stall takes more than the median and this number of seconds

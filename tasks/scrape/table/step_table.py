@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tasks.records import STEP_SCHEMA, UnreadLine
+from tasks.records.log_reading import STEP_SCHEMA, UnreadLine
 from tasks.scrape.prefixes import is_plain, line_before, line_begin
 from tasks.scrape.table.row_forms import RowForms
 from tasks.scrape.table.row_grammar import FOLDED, SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout

@@ -113,7 +113,7 @@ def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
         arm = next((arm for arm in named or range(len(arms)) if arm not in logs), None)
         if arm is not None:
             commit = found["commit"].decode() if found["commit"] else arms[arm].commit
-            logs[arm] = arms[arm].model_copy(update={"commit": commit, "span": (begin, end)})
+            logs[arm] = arms[arm].replace(commit=commit, span=(begin, end))
     return [logs[arm] for arm in sorted(logs)]
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from flows.cli.byte_progress import open_stderr
 from flows.cli.live_view import LiveView
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, resolve
 from tasks.services.events import Planned, Reused, Troubled
 

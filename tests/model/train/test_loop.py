@@ -19,7 +19,7 @@ import pytest
 from configs.schema import TrainConfig
 from model.train.loop import explain_non_finite
 from model.train.metrics_file import read_losses
-from tasks.scrape import scrape_run
+from tasks.scrape.read_log import scrape_run
 from tests.wording.sentences import Wording
 
 type MiniArguments = Callable[..., list[str]]

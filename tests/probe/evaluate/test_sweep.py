@@ -13,7 +13,7 @@ from maxview_probe.evaluate.compare_function import FunctionSettings, compare_st
 from maxview_probe.observe import bits
 from maxview_probe.observe import observation_files as files
 from tasks.experiments.function_figures import summarise_function
-from tasks.records import FunctionComparison
+from tasks.records.function import FunctionComparison
 
 type Tree = dict[str, Any]
 STEPS = 20

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.launch.logs import list_earlier_logs
-from tasks.records import RunRecord
-from tasks.store import Store
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 
 # fields that depend on a clock or a path
 CLOCKED = {

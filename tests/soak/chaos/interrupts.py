@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tasks.store import Store
+from tasks.store.store import Store
 from tests.soak.chaos.kills import find_left
 from tests.soak.chaos.place import Forked, Place
 

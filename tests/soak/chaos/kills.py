@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from tasks.store import Store
+from tasks.store.store import Store
 from tests.soak.chaos.compare_stores import (
     COMMIT_LINE,
     STEP_LINE,

@@ -93,8 +93,8 @@ def find_log(folder: Path, case: str, arm: str, repeat: int) -> Path:
 def find_saves(text: bytes) -> tuple[list[tuple[int, int, bool]], str | None]:
     """Return (offset, step, whether committed) of each event of a save, and the stored run's folder in the text."""
     sys.path.insert(0, str(ROOT))
-    from tasks.records import CheckpointCommitted, CheckpointStarted
-    from tasks.scrape import LogFollower
+    from tasks.records.log_reading import CheckpointCommitted, CheckpointStarted
+    from tasks.scrape.follow import LogFollower
 
     found = [e for e in LogFollower().feed(text) if isinstance(e, CheckpointStarted | CheckpointCommitted)]
     home = next((str(Path(event.path).parent.parent) for event in found if event.path), None)

@@ -7,28 +7,25 @@ import polars as pl
 import pytest
 
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
-from tasks.diff import diff
 from tasks.diff.arms import ArmRuns
-from tasks.records import (
+from tasks.diff.compare_runs import diff
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointProof, Problem
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.log_reading import (
     STEP_SCHEMA,
-    CheckpointEvent,
-    CheckpointProof,
-    ComparisonRecord,
     Coverage,
     DeviceMemory,
     Environment,
     Flops,
-    LogError,
     Memory,
-    MetricDiff,
     Parameters,
-    Problem,
-    RunPlan,
     RunReading,
-    RunRecord,
-    Source,
     Stall,
 )
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.records.run_end import LogError
+from tasks.records.shared_fields import Source
 from tests.tasks.publish.conftest import make_row, page_000, page_002, record_000, record_002  # noqa: F401  # fixtures
 
 type MakeRun = Callable[..., RunRecord]

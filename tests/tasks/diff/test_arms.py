@@ -12,8 +12,8 @@ def test_the_page_shows_the_attention_of_our_trainer(make_run) -> None:  # type:
     run = make_run("nnx", plan={})
 
     def reported(**changes: object) -> str | None:
-        plan = run.plan.model_copy(update=changes)
-        arm = ArmRuns(name="nnx", label="nnx", runs=(run.model_copy(update={"plan": plan}),))
+        plan = run.plan.replace(**changes)
+        arm = ArmRuns(name="nnx", label="nnx", runs=(run.replace(plan=plan),))
         return dict(facts_of(summarise(arm))).get("attention")
 
     assert reported(config=config.model_dump()) == "flash (autoselected: on a TPU)"

@@ -7,17 +7,14 @@ import pytest
 
 from tasks.diff.assemble_case import CaseSteps, assemble_case
 from tasks.diff.compare_case import CaseRuns
-from tasks.records import (
-    CheckpointDifference,
-    CheckpointProof,
-    Commit,
-    ProgramExplanation,
-    RunPlan,
-    RunReading,
-    RunRecord,
-)
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.compared_checkpoints import CheckpointDifference
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.log_reading import RunReading
 from tasks.records.observation import PROGRAM
-from tasks.store import Store, open_store
+from tasks.records.plan import Commit, RunPlan
+from tasks.records.run import RunRecord
+from tasks.store.store import Store, open_store
 
 DIFFERENCE = CheckpointDifference(step=1, path="a", other_path="b")
 

@@ -7,17 +7,11 @@ import pytest
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.state_rows import checkpoint_row
-from tasks.records import (
-    ArrayDifference,
-    CheckpointDifference,
-    CheckpointProof,
-    ComparisonRecord,
-    Coverage,
-    MetricDiff,
-    Restore,
-    RunRecord,
-    ValueDifference,
-)
+from tasks.records.checkpoint_proof import CheckpointProof, Restore
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference, ValueDifference
+from tasks.records.log_reading import Coverage
+from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
@@ -287,10 +281,10 @@ def test_a_retired_checkpoint_is_not_a_failure(make_run: MakeRun, announce: Say)
     missing.
     """
     saved = announce(BOTH)["checkpoints"]
-    old = saved[0].model_copy(update={"retired_line": 300})
+    old = saved[0].replace(retired_line=300)
     gone = CheckpointProof(step=0, path="/c/0", ok=False, checks=("commit",), retired=True)
     whole = CheckpointProof(step=5, path="/c/5", ok=True, checks=("commit",))
-    kept = make_run("linen", reading=announce(BOTH), record={"proofs": (whole.model_copy(update={"step": 0}), whole)})
+    kept = make_run("linen", reading=announce(BOTH), record={"proofs": (whole.replace(step=0), whole)})
     for events, proofs in (((old, saved[1]), (whole,)), (saved, (gone, whole))):
         right = make_run("nnx", reading={"checkpoints": events}, record={"proofs": proofs})
         row = checkpoint_row(tuple(ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in (kept, right)))

@@ -8,7 +8,11 @@ import pytest
 from configs.verdict_rules import load_effects
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings as find_all
-from tasks.records import Coverage, Environment, Finding, Flops, LogError, RunRecord, Source, UnreadLine
+from tasks.records.compared_case import Finding
+from tasks.records.log_reading import Coverage, Environment, Flops, UnreadLine
+from tasks.records.run import RunRecord
+from tasks.records.run_end import LogError
+from tasks.records.shared_fields import Source
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
@@ -120,7 +124,7 @@ def test_every_difference_of_the_environment_is_a_separate_finding(
     change: dict[str, Any], kind: str, effect: str, words: str, make_run: MakeRun, find: Find
 ) -> None:
     left = make_run("linen", reading={"environment": ENVIRONMENT})
-    right = make_run("nnx", reading={"environment": ENVIRONMENT.model_copy(update=change)})
+    right = make_run("nnx", reading={"environment": ENVIRONMENT.replace(**change)})
     found = find(left, right)
     assert set(found) == {kind}
     assert found[kind].effect == effect
@@ -129,7 +133,7 @@ def test_every_difference_of_the_environment_is_a_separate_finding(
 
 
 def test_two_jax_versions_are_reported_once_and_not_again_as_jaxlib(make_run: MakeRun, find: Find) -> None:
-    older = ENVIRONMENT.model_copy(update={"jax": "0.8.1", "jaxlib": "0.8.1"})
+    older = ENVIRONMENT.replace(jax="0.8.1", jaxlib="0.8.1")
     left, right = (make_run(arm, reading={"environment": e}) for arm, e in (("linen", ENVIRONMENT), ("nnx", older)))
     assert set(find(left, right)) == {"jax-version"}
 
@@ -146,7 +150,7 @@ def test_work_is_that_of_all_devices(
     tflops: float, rate: float, kinds: set[str], make_run: MakeRun, find: Find
 ) -> None:
     left = make_run("linen", seconds=[1.0] * 6, reading={"environment": ENVIRONMENT})
-    fewer = {"environment": ENVIRONMENT.model_copy(update={"num_devices": 16}), "flops": Flops(total_tflops=tflops)}
+    fewer = {"environment": ENVIRONMENT.replace(num_devices=16), "flops": Flops(total_tflops=tflops)}
     columns = {"tokens_per_s_per_device": [rate] * 6}
     found = find(left, make_run("nnx", seconds=[1.0] * 6, columns=columns, reading=fewer))
     assert set(found) == kinds
@@ -255,7 +259,7 @@ def test_the_versions_reported_by_the_runs_count(make_run: MakeRun, find: Find, 
 
 def test_another_jax_than_declared_is_a_finding(make_run: MakeRun, find: Find) -> None:
     left = make_run("linen", plan={}, reading={"environment": ENVIRONMENT})
-    here = ENVIRONMENT.model_copy(update={"jax": "0.8.1", "jaxlib": "0.8.1"})
+    here = ENVIRONMENT.replace(jax="0.8.1", jaxlib="0.8.1")
     declared = make_run("nnx", plan={"software": ("jax==0.8.1",)}, reading={"environment": here})
     assert find(left, declared) == {}
     other = make_run("nnx", plan={"software": ("numpy==2",)}, reading={"environment": here})
@@ -322,7 +326,7 @@ def test_the_builds_of_libtpu_are_compared(make_run: MakeRun, find: Find) -> Non
     sides = []
     for arm, build, line in (("linen", "cl/2", 30), ("nnx", "cl/1", 40)):
         reading = {
-            "environment": ENVIRONMENT.model_copy(update={"libtpu": build}),
+            "environment": ENVIRONMENT.replace(libtpu=build),
             "sources": {"libtpu": Source(line=line, offset=10 * line)},
         }
         sides.append(make_run(arm, reading=reading))
@@ -343,7 +347,7 @@ def test_repeats_under_different_conditions_are_a_finding(make_run: MakeRun, arm
 
 def test_the_config_sets_the_effect_of_a_finding(make_run: MakeRun, find: Find) -> None:
     left = make_run("linen", reading={"environment": ENVIRONMENT})
-    right = make_run("nnx", reading={"environment": ENVIRONMENT.model_copy(update={"jax": "0.8.1"})})
+    right = make_run("nnx", reading={"environment": ENVIRONMENT.replace(jax="0.8.1")})
     for effect in ("blocks", "note"):
         assert find(left, right, effects=EFFECTS | {"jax-version": effect})["jax-version"].effect == effect
     assert find(left, right, effects=EFFECTS | {"jax-version": "ignore"}) == {}
@@ -406,7 +410,7 @@ def test_any_repeat_may_die(make_run: MakeRun, arm_of: Callable[..., ArmRuns], d
 def test_unread_steps_are_reported(
     coverage: dict[str, Any], kind: str, effect: str, words: str, make_run: MakeRun, find: Find
 ) -> None:
-    right = make_run("nnx", reading={"coverage": COMPLETE.model_copy(update=coverage)})
+    right = make_run("nnx", reading={"coverage": COMPLETE.replace(**coverage)})
     found = find(make_run("linen"), right)
     assert set(found) == {kind}
     assert found[kind].effect == effect
@@ -419,7 +423,7 @@ def test_unread_steps_are_reported(
 def test_a_log_without_an_exit_code_is_judged_by_its_steps(
     fate: str, words: str | None, make_run: MakeRun, find: Find
 ) -> None:
-    reading = {"coverage": COMPLETE.model_copy(update={"complete": False}), "exit_code": None, "fate": fate}
+    reading = {"coverage": COMPLETE.replace(complete=False), "exit_code": None, "fate": fate}
     found = find(make_run("linen"), make_run("nnx", reading=reading))
     assert [(kind, words in found[kind].message) for kind in found if words] == [("incomplete-log", True)] * bool(words)
     assert bool(found) is bool(words)

@@ -11,7 +11,9 @@ from configs.comparison import load_comparison
 from configs.verdict_rules import Group, Tolerance, load_verdict_rules
 from tasks.diff.compare_case import CaseRuns, bits_differ, compare_case, may_differ_in_time
 from tasks.diff.decide_noisy import CHANCE, chance_of
-from tasks.records import CodeVersion, ComparisonRecord, RunPlan, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import CodeVersion, RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.plans import Request, resolve
 from tests.wording.sentences import Wording
 
@@ -62,7 +64,7 @@ def test_cases_and_looks_share_the_chance_of_a_false_alarm(
     slow = [make_run("nnx", plan={}, seconds=SLOWER), make_run("linen", plan={}, seconds=EVEN)]
     words = []
     for cases in (1, 1000):
-        record = compare_case(case.model_copy(update={"runs": tuple(slow), "cases": cases, "look": None}))
+        record = compare_case(case.replace(runs=tuple(slow), cases=cases, look=None))
         words += [row.verdict for row in record.rows if row.metric == "step_time_s"]
     assert words == ["regressed", "unknown"]
 
@@ -75,7 +77,7 @@ def test_resolved_rules_survive_an_edited_file(pair: Callable[..., list[RunRecor
     assert back.rules == plan.rules
     # a comparison keeps the rules from the time of its request
     tolerances = dict(plan.rules.tolerances) | {"step_time_s": Tolerance(relative=0.5, why="then")}
-    then = plan.rules.model_copy(update={"question": "Then?", "tolerances": tolerances})
+    then = plan.rules.replace(question="Then?", tolerances=tolerances)
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(pair()), rules=then)
     record = compare_case(case)
     (row,) = [row for row in record.rows if row.metric == "step_time_s"]
@@ -87,8 +89,8 @@ def test_settings_without_effect_are_frozen_with_the_request(
 ) -> None:
     (plan, *_) = resolve(Request(comparison="linen-vs-nnx"), tmp_path)
     assert plan.rules is not None
-    then = plan.rules.inert.model_copy(update={"inert": (Group(why="then", names=("learning_rate",)),)})
-    rules = plan.rules.model_copy(update={"inert": then})
+    then = plan.rules.inert.replace(inert=(Group(why="then", names=("learning_rate",)),))
+    rules = plan.rules.replace(inert=then)
     runs = [
         make_run(arm, plan={"rules": rules, "config": {"pure_nnx": arm == "nnx", "learning_rate": rate}})
         for arm, rate in (("linen", 0.1), ("nnx", 0.2))
@@ -112,7 +114,7 @@ def test_settings_without_effect_are_frozen_with_the_request(
 )
 def test_the_headline_says_that_the_code_does_not_differ(make_run: MakeRun, change: dict[str, Any], note: str) -> None:
     main = CodeVersion(name="main", sha="1" * 40, subject="", different=("docs/a.md", "model/b.py"), read=1)
-    versions = {"linen": main, "nnx": main.model_copy(update={"name": "feature", "sha": "2" * 40} | change)}
+    versions = {"linen": main, "nnx": main.replace(**({"name": "feature", "sha": "2" * 40} | change))}
     record = compare(*(make_run(arm, plan={"version": version}) for arm, version in versions.items()))
     assert record.code == versions
     plain = compare(*(make_run(arm, plan={}) for arm in versions))
@@ -132,12 +134,12 @@ def test_one_program_of_two_compilers_may_differ_in_time_and_bits(
         return make_run(arm, losses=losses, record={**SAME_PROGRAM, "metrics": pl.DataFrame(table)}, **more)
 
     linen = run("linen", list(LOSSES), plan={})
-    software = linen.reading.environment.model_copy(update={"jax": jaxlib, "jaxlib": jaxlib})
+    software = linen.reading.environment.replace(jax=jaxlib, jaxlib=jaxlib)
     plan = {"environment": {"XLA_FLAGS": flags}} if flags else {}
     losses = [loss + 1e-3 for loss in LOSSES]
     nnx = run("nnx", losses, plan=plan, reading={"environment": software})
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=(linen, nnx))
     assert (may_differ_in_time(case), bits_differ(case)) == (differ, differ)
     digests["batch_digest"] = [3] * len(LOSSES)  # one program on data in another order: is it rounding?
-    case = case.model_copy(update={"runs": (linen, run("nnx", losses, plan=plan, reading={"environment": software}))})
+    case = case.replace(runs=(linen, run("nnx", losses, plan=plan, reading={"environment": software})))
     assert bits_differ(case)

@@ -15,9 +15,11 @@ from flows.cli.app import app, call_command
 from tasks.diff.compare_logs import LogArguments, archive, compare_pair, next_of_logs
 from tasks.diff.ingest_command import name_logs
 from tasks.ingest.given_logs import assign_sides, open_arms, read_pair
-from tasks.records import ComparisonRecord, Environment, RunRecord, Verdict
-from tasks.scrape import LogFormatError
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord, Verdict
+from tasks.records.log_reading import Environment
+from tasks.records.run import RunRecord
+from tasks.scrape.window import LogFormatError
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 seeds = pytest.mark.skipif(
@@ -349,14 +351,14 @@ def test_linen_and_nnx_are_trained_here_and_other_logs_are_read_again(
 ) -> None:
     record = compare_pair(records_of([write("a 1.log"), write("b 1.log", timed(5))], tmp_path), case=case, aa=False)
     sides = {
-        side: getattr(record, side).model_copy(update={"name": name})
+        side: getattr(record, side).replace(name=name)
         for side, name in zip(("baseline", "candidate"), names, strict=True)
     }
     again = ["maxview", "ingest"]
-    step = next_of_logs(record.model_copy(update={"verdict": verdict} | sides), again, [])
+    step = next_of_logs(record.replace(**({"verdict": verdict} | sides)), again, [])
     words = list(step.argv) if step is not None else []
     assert words == (["maxview", "compare", "linen-vs-nnx", *shlex.split(trains)] if trains else again)
-    assert next_of_logs(record.model_copy(update={"verdict": "same"}), again, []) is None  # nothing is unknown
+    assert next_of_logs(record.replace(verdict="same"), again, []) is None  # nothing is unknown
 
 
 def test_logs_that_cannot_be_compared_ask_for_no_repeat(
@@ -367,7 +369,7 @@ def test_logs_that_cannot_be_compared_ask_for_no_repeat(
     loud = {"environment": Environment(jax="0.12.0", backend="cpu", device_kind="cpu")}
     arms = zip(("main", "branch"), losses, strict=True)
     runs = [make_run(arm, losses=curve, reading=loud) for arm, curve in arms]
-    record = compare(*runs).model_copy(update={"comparison": "ingest"})
+    record = compare(*runs).replace(comparison="ingest")
     assert record.headline.startswith("not comparable: ")
     step = next_of_logs(record, ["maxview", "ingest"], [])
     assert (step and step.kind, step and step.argv) == ("by hand", ())
@@ -403,9 +405,9 @@ def test_a_settled_difference_of_logs_is_not_read_again(
 ) -> None:
     paths = [write("a.log"), write("b.log", log_text(losses=(9.0, 8.5, 7.0)))]
     record = compare_pair(records_of(paths, tmp_path), case="logs", aa=False)
-    rows = tuple(row.model_copy(update={"evidence": evidence}) for row in record.rows)
+    rows = tuple(row.replace(evidence=evidence) for row in record.rows)
     assert record.verdict == "changed"
-    step = next_of_logs(record.model_copy(update={"rows": rows}), ["maxview"], [])
+    step = next_of_logs(record.replace(rows=rows), ["maxview"], [])
     assert step is not None
     assert list(step.argv) == again
 
@@ -482,11 +484,9 @@ def test_a_changed_log_is_another_run(write: Callable[..., Path], tmp_path: Path
 @pytest.mark.parametrize("name", ["feat/../../../x", "a b;rm -rf", "日本", "." * 80, "-" * 300])
 def test_a_name_cannot_leave_the_archive(name: str, write: Callable[..., Path], tmp_path: Path) -> None:
     pair = read_pair([write("a.txt"), write("b.txt")])
-    strange = pair.baseline[0].model_copy(
-        update={"reading": pair.baseline[0].reading.model_copy(update={"name": name})}
-    )
+    strange = pair.baseline[0].replace(reading=pair.baseline[0].reading.replace(name=name))
     out = tmp_path / "out"
-    records = archive(pair.model_copy(update={"baseline": (strange,), "names": (name, "b")}), Store(out))
+    records = archive(pair.replace(baseline=(strange,), names=(name, "b")), Store(out))
     assert Path(records[0].log).resolve().parent.parent == (out / "runs").resolve()
     assert records[0].arm == name
 

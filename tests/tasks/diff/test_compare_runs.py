@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from tasks.diff import exit_status
-from tasks.records import ComparisonRecord, Coverage, Environment, Memory, Parameters, Restore, RunRecord, Stall
-from tasks.store import Store
+from tasks.diff.compare_runs import exit_status
+from tasks.records.checkpoint_proof import Restore
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.log_reading import Coverage, Environment, Memory, Parameters, Stall
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
@@ -176,7 +179,7 @@ def test_a_survived_exception_is_not_a_cause_of_death(
 
 
 def test_the_class_of_a_death_is_in_the_sentence(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
-    error = died["error"].model_copy(update={"kind": "device_oom"})
+    error = died["error"].replace(kind="device_oom")
     record = compare(make_run("linen"), make_run("nnx", losses=(), reading={**died, "error": error}))
     assert f"out of memory on the device: {error.message} ({error.type}, " in record.headline
 
@@ -185,7 +188,7 @@ def test_a_run_that_stopped_early_without_an_error_died(
     make_run: MakeRun, compare: Compare, died: Mapping[str, Any]
 ) -> None:
     # MaxText ends with exit code 0 at SIGTERM
-    stopped = died["error"].model_copy(update={"type": "StopTraining", "message": "SIGTERM", "kind": "preempted"})
+    stopped = died["error"].replace(type="StopTraining", message="SIGTERM", kind="preempted")
     record = compare(make_run("linen"), make_run("nnx", reading={"error": stopped, "fate": "preempted"}))
     assert record.verdict == "regressed"
     assert "preempted or evicted: SIGTERM (StopTraining, " in record.headline
@@ -211,7 +214,7 @@ def test_a_run_that_stopped_early_without_an_error_died(
 )
 def test_the_exit_status(verdicts: Sequence[str], expected: int, make_run: MakeRun, compare: Compare) -> None:
     record = compare(make_run("linen", record=PROVED), make_run("nnx", record=PROVED))
-    assert exit_status([record.model_copy(update={"verdict": verdict}) for verdict in verdicts]) == expected
+    assert exit_status([record.replace(verdict=verdict) for verdict in verdicts]) == expected
 
 
 def test_a_blocked_comparison_exits_3(make_run: MakeRun, compare: Compare) -> None:

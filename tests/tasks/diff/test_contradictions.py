@@ -8,7 +8,10 @@ import polars as pl
 import pytest
 
 from tasks.metrics.printed import printed_units
-from tasks.records import ComparisonRecord, Finding, Restore, RunRecord, Source
+from tasks.records.checkpoint_proof import Restore
+from tasks.records.compared_case import ComparisonRecord, Finding
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
@@ -97,7 +100,7 @@ def twice(run: RunRecord, restores: tuple[Restore, ...] = ()) -> RunRecord:
     steps = run.reading.steps
     steps = pl.concat([steps, steps.with_columns(pl.col("offset") + 5)]).sort("offset")
     steps = steps.with_columns(pl.col("seconds") / 2)
-    return run.model_copy(update={"reading": run.reading.model_copy(update={"steps": steps, "restores": restores})})
+    return run.replace(reading=run.reading.replace(steps=steps, restores=restores))
 
 
 def test_every_step_twice_with_half_the_seconds_blocks(make_run: MakeRun, compare: Compare) -> None:
@@ -115,15 +118,15 @@ def test_a_step_repeated_after_a_restart_is_not_a_contradiction(make_run: MakeRu
     restore = Restore(step=4, line=106, offset=1060)
     silent = steps.with_columns(line=pl.Series([*steps["line"][:-1], steps["line"][-1] + 4]))  # other lines between
     for table, restores, count in ((steps, (restore,), 0), (steps, (), 1), (silent, (), 0)):
-        reading = run.reading.model_copy(update={"steps": table, "restores": restores})
-        record = compare(make_run("linen"), run.model_copy(update={"reading": reading}))
+        reading = run.reading.replace(steps=table, restores=restores)
+        record = compare(make_run("linen"), run.replace(reading=reading))
         assert len(found_in(record, "repeated-steps")) == count
 
 
 def test_a_metrics_file_with_every_step_twice_blocks(make_run: MakeRun, compare: Compare) -> None:
     run = make_run("nnx", exact=True)
     assert run.metrics is not None
-    doubled = run.model_copy(update={"metrics": pl.concat([run.metrics, run.metrics]).sort("step")})
+    doubled = run.replace(metrics=pl.concat([run.metrics, run.metrics]).sort("step"))
     (finding,) = found_in(compare(make_run("linen", exact=True), doubled), "repeated-steps")
     assert "file of nnx · c0ffee has step 0 twice" in finding.message
 

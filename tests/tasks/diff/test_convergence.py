@@ -134,7 +134,7 @@ def bent(change: Callable[[float], float]) -> LossCurve:
     """A run of the candidate whose loss at each step is `change(step)` times that of the reference."""
     one = curve("run")
     losses = tuple(loss * change(step) for step, loss in zip(one.positions, one.losses, strict=True))
-    return one.model_copy(update={"losses": losses})
+    return one.replace(losses=losses)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def bent(change: Callable[[float], float]) -> LossCurve:
         (bent(lambda step: 1.1 if step >= 1200 else 1.0), "divergence", 1200),
         (bent(lambda step: nan if step >= 1500 else 1.0), "divergence", 1500),
         (bent(lambda step: 1.1 if step <= 300 else 1.0), "late start", 100),
-        (curve("run", steps=STEPS[:12]).model_copy(update={"reached": False}), "stopped early", 1200),
+        (curve("run", steps=STEPS[:12]).replace(reached=False), "stopped early", 1200),
     ],
 )
 def test_a_run_that_leaves_the_band_is_named(run: LossCurve, shape: str, position: float) -> None:
@@ -159,7 +159,7 @@ def test_a_run_inside_the_band_is_not_named() -> None:
 
 @pytest.mark.parametrize(("odd", "word"), [(1, "same"), (2, "same"), (3, "changed")])
 def test_most_runs_that_leave_the_band_are_a_change_of_an_equal_end(odd: int, word: str) -> None:
-    late = [bent(lambda step: 1.1 if step <= 300 else 1.0).model_copy(update={"name": f"late{n}"}) for n in range(odd)]
+    late = [bent(lambda step: 1.1 if step <= 300 else 1.0).replace(name=f"late{n}") for n in range(odd)]
     record = judge_convergence(REFERENCE, [*late, *side("run", 5 - odd)])
     assert (record.verdict, len(record.oddities)) == (word, odd)
     if word == "changed":
@@ -180,7 +180,7 @@ def test_a_diverged_candidate_is_regressed() -> None:
         ([*REFERENCE, bent(lambda step: nan if step > 500 else 1.0)], REFERENCE, "this reference seed diverged"),
         ([*REFERENCE, bent(lambda step: step / 100)], REFERENCE, "this reference seed diverged"),
         (REFERENCE, [LossCurve(name="bare", positions=(), losses=())], "bare: has no loss at any step"),
-        (REFERENCE, [curve("run").model_copy(update={"unit": "samples"})], "count samples and others steps"),
+        (REFERENCE, [curve("run").replace(unit="samples")], "count samples and others steps"),
     ],
 )  # fmt: skip
 def test_sides_that_cannot_be_compared(reference: list[LossCurve], candidate: list[LossCurve], message: str) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from tasks.diff.cover_change import cover_lines, cover_loop, doubt_programs, join_ran
-from tasks.records import ChangeCoverage, Floor, FunctionComparison, LoopRecord, Observation, RanLines
-from tasks.records.observation import ObservedArray
+from tasks.records.change import ChangeCoverage, RanLines
+from tasks.records.compared_case import Floor
+from tasks.records.function import FunctionComparison
+from tasks.records.observation import LoopRecord, Observation, ObservedArray
 from tasks.resolve.changed_code import find_changed_code
 
 BEFORE = """RATE = 0.1

@@ -8,8 +8,9 @@ import pytest
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.data_rows import DataDifference, decide_by_data, find_data
-from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord
+from tasks.records.compared_case import ComparisonRecord, Decision, MetricDiff
 from tasks.records.data import DataComparison
+from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
@@ -19,8 +20,8 @@ EQUAL = ([7, 8, 9, 7, 8, 9], [1, 2, 3, 1, 2, 3])  # digests with the order of th
 REORDERED = ([7, 8, 9, 4, 5, 6], [1, 2, 3, 1, 2, 3])
 OTHER = ([7, 8, 9, 4, 5, 6], [1, 2, 3, 1, 5, 6])
 SEEN = DataComparison(steps=6, kind="reordered", first=3, evaluated=(3, 4), gap=2e-15, are_equal=True)
-RECUT = SEEN.model_copy(update={"kind": "other"})
-NOT_SEEN = SEEN.model_copy(update={"gap": 0.012, "are_equal": False, "kind": "other"})
+RECUT = SEEN.replace(kind="other")
+NOT_SEEN = SEEN.replace(gap=0.012, are_equal=False, kind="other")
 LOSSES = (9.0, 8.5, 8.0, 7.5, 7.25, 7.0)
 
 

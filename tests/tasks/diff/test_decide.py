@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from configs.verdict_rules import Tolerance
 from tasks.diff.decide import decide_exact, show_duration, show_threshold
-from tasks.records import Better, Verdict
+from tasks.records.compared_case import Better, Verdict
 from tests.wording.sentences import Wording
 
 ZERO = Tolerance(absolute=0.0, why="it is exact")

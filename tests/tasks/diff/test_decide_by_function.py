@@ -7,17 +7,11 @@ import polars as pl
 import pytest
 
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
-from tasks.diff import diff
-from tasks.records import (
-    ComparisonRecord,
-    Environment,
-    Flops,
-    FunctionComparison,
-    ResultGap,
-    RoundingBand,
-    RoundingError,
-    RunRecord,
-)
+from tasks.diff.compare_runs import diff
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.function import FunctionComparison, ResultGap, RoundingBand, RoundingError
+from tasks.records.log_reading import Environment, Flops
+from tasks.records.run import RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 STEPS = 20
@@ -27,7 +21,7 @@ BAND = RoundingBand(steps=STEPS, loss=7.0, rms=1e-3, arms=1e-3)
 ROUNDING = (RoundingError(quantity="gradients", baseline=0.019, candidate=0.019),)
 SAME = FunctionComparison(answer="same", sentence="same function", band=BAND, rounding=ROUNDING, results=42)
 GAP = ResultGap(state="step 0", role="metric", meaning="loss", float64=4e-5, as_run=1e-2)
-ANOTHER = SAME.model_copy(update={"answer": "another", "sentence": "another function: loss differs", "gaps": (GAP,)})
+ANOTHER = SAME.replace(answer="another", sentence="another function: loss differs", gaps=(GAP,))
 
 
 @pytest.fixture
@@ -125,7 +119,7 @@ def test_without_the_experiment_the_curves_decide(judge: Callable[..., Compariso
 @pytest.mark.parametrize(("factor", "word"), [(1.0, "same"), (1.2, "same"), (3.0, "regressed"), (1 / 3, "improved")])
 def test_rounding_is_judged_by_its_factor(judge: Callable[..., ComparisonRecord], factor: float, word: str) -> None:
     error = RoundingError(quantity="gradients", baseline=0.01, candidate=0.01 * factor)
-    record = judge(SAME.model_copy(update={"rounding": (error,)}), np.zeros(STEPS))
+    record = judge(SAME.replace(rounding=(error,)), np.zeros(STEPS))
     row = next(row for row in record.rows if row.metric == "rounding_error")
     assert row.verdict == word
 
@@ -134,7 +128,7 @@ def test_weights_that_round_worse_are_a_regression_beside_equal_gradients(
     judge: Callable[..., ComparisonRecord],
 ) -> None:
     stored = RoundingError(quantity="parameters", baseline=2.5e-8, candidate=1.7e-3)  # bf16 after every update
-    record = judge(SAME.model_copy(update={"rounding": (*ROUNDING, stored)}), np.zeros(STEPS))
+    record = judge(SAME.replace(rounding=(*ROUNDING, stored)), np.zeros(STEPS))
     row = next(row for row in record.rows if row.metric == "rounding_error")
     assert row.verdict == "regressed"
     assert "rounding error of parameters" in row.reason
@@ -142,7 +136,7 @@ def test_weights_that_round_worse_are_a_regression_beside_equal_gradients(
 
 def test_one_layer_that_rounds_worse_is_named(judge: Callable[..., ComparisonRecord]) -> None:
     worst = RoundingError(quantity="layers.mlp.wo", baseline=0.01, candidate=0.03)
-    record = judge(SAME.model_copy(update={"worst_gradient": worst}), np.zeros(STEPS))
+    record = judge(SAME.replace(worst_gradient=worst), np.zeros(STEPS))
     row = next(row for row in record.rows if row.metric == "rounding_error")
     assert (row.verdict, row.baseline, row.candidate) == ("regressed", pytest.approx(1.0), pytest.approx(3.0))
     assert "layers.mlp.wo" in row.reason

@@ -14,7 +14,8 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.decide_curves import CurveContext, compare_blocks, decide_value, is_offset
 from tasks.diff.parity import compare_metric
 from tasks.diff.same_code import draws_differ
-from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord, StartReport
+from tasks.records.compared_case import ComparisonRecord, Decision, MetricDiff
+from tasks.records.run import RunRecord, StartReport
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
@@ -331,7 +332,7 @@ def test_runs_from_one_state_are_compared_to_the_last_digit(
 
     def judged(curve: np.ndarray, **start: object) -> ComparisonRecord:
         nnx = make_run("nnx", losses=curve.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"})
-        return compare(linen, nnx.model_copy(update={"start": StartReport.model_validate(start)}))
+        return compare(linen, nnx.replace(start=StartReport.model_validate(start)))
 
     assert row_of(judged(losses, **TAKEN), "loss_per_step").verdict == "same"
     assert row_of(judged(near, **TAKEN), "loss_per_step").verdict != "same"
@@ -340,7 +341,7 @@ def test_runs_from_one_state_are_compared_to_the_last_digit(
         make_run(arm, losses=curve.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"}, **dropping)
         for arm, curve in (("linen", losses), ("nnx", near))
     )
-    record = compare(left, right.model_copy(update={"start": StartReport.model_validate(TAKEN)}))
+    record = compare(left, right.replace(start=StartReport.model_validate(TAKEN)))
     assert row_of(record, "loss_per_step").verdict == "same"  # each arm drops different units
     for start, why in (
         ({"reason": "the other arm has kept none"}, "the other arm has kept none"),

@@ -10,7 +10,7 @@ from configs.verdict_rules import Tolerance
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
-from tasks.records import Decision
+from tasks.records.compared_case import Decision
 from tests.wording.sentences import Wording
 
 FIVE_PERCENT = Tolerance(relative=0.05, why="runs differ by that much", least=0.01, least_why="less is no news")
@@ -37,7 +37,7 @@ def noisy(
     other = middle or (baseline, candidate)
     return decide_noisy(
         quick,
-        quick.model_copy(update={"baseline": tuple(other[0]), "candidate": tuple(other[1])}),
+        quick.replace(baseline=tuple(other[0]), candidate=tuple(other[1])),
         tolerance=FIVE_PERCENT,
         excuse=excuse,
         remedy=remedy,
@@ -168,10 +168,10 @@ def test_the_reason_has_the_number_of_missing_runs_and_their_cost(wording: Wordi
     hour = Cost(seconds=3600.0 / (wanted - 1))
     priced = noisy([1.0], [1.05], Noise(scale=0.02, df=10.0), remedy=Remedy(cost=hour))
     assert priced.cost_text == "about 60 minutes"
-    chips = Remedy(cost=hour.model_copy(update={"chips": 32, "price": 2.7}))
+    chips = Remedy(cost=hour.replace(chips=32, price=2.7))
     priced = noisy([1.0], [1.05], Noise(scale=0.02, df=10.0), remedy=chips)
     assert priced.cost_text == "about 60 minutes × 32 chips = 32.0 chip-hours, 86.40 dollars"
-    hopeless = noisy(A, (1.03, 1.04, 1.02), LOUD.model_copy(update={"scale": 2.0}))
+    hopeless = noisy(A, (1.03, 1.04, 1.02), LOUD.replace(scale=2.0))
     assert hopeless.runs_wanted is None
     assert "more than 100 runs" in hopeless.reason
 

@@ -14,8 +14,9 @@ from configs.verdict_rules import load_effects
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings
 from tasks.diff.parity import compare_metric, shared_metrics
-from tasks.records import RunPlan, RunRecord
-from tasks.scrape import scrape_text
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.scrape.read_log import scrape_text
 
 NAME, BASE = "linen_main_20260418_180002", "gs://lance/linen_main_20260418_180002"
 HOST = "mt-01-base-e6fds-slice-job-0-0.mt-01-base-e6fds"

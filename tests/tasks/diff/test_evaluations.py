@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from tasks.records import ComparisonRecord, MetricDiff, RunRecord, Source
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

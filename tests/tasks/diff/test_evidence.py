@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from tasks.diff.evidence import Kept, keep, keep_one_program, keep_turns, read_kept
-from tasks.records import FunctionComparison, ProgramTimes, TimeRatio
+from tasks.records.function import FunctionComparison
 from tasks.records.measurement import Measurement
-from tasks.store import ComparisonDirectory, Store, StoreError
+from tasks.records.program_times import ProgramTimes, TimeRatio
+from tasks.store.atomic import StoreError
+from tasks.store.directories import ComparisonDirectory
+from tasks.store.store import Store
 
 SHORT = ProgramTimes(
     wall=TimeRatio(effect=0.077, low=-0.1, high=0.3), step_s=(0.1, 0.1), draws=3, rounds=27, limit_s=60.0
@@ -52,10 +55,10 @@ def test_a_measurement_that_is_read_again_is_kept_once(directory: ComparisonDire
 
 def test_other_words_for_a_result_are_no_new_measurement(directory: ComparisonDirectory) -> None:
     keep(directory, function=PROVED)
-    keep(directory, function=PROVED.model_copy(update={"sentence": "the same function"}))
-    keep(directory, function=PROVED.model_copy(update={"gap": 2e-15}))
+    keep(directory, function=PROVED.replace(sentence="the same function"))
+    keep(directory, function=PROVED.replace(gap=2e-15))
     keep(directory, function=NOT_EVALUATED)
-    keep(directory, function=NOT_EVALUATED.model_copy(update={"sentence": "not evaluated: NaN"}))
+    keep(directory, function=NOT_EVALUATED.replace(sentence="not evaluated: NaN"))
     assert len(read_kept(directory).measurements) == 4
 
 
@@ -70,7 +73,7 @@ def test_turns_that_failed_are_measured_again() -> None:
 
 
 def test_intervals_that_exclude_each_other_are_told() -> None:
-    slower = SHORT.model_copy(update={"wall": TimeRatio(effect=0.1, low=0.02, high=0.18)})
+    slower = SHORT.replace(wall=TimeRatio(effect=0.1, low=0.02, high=0.18))
     kept = Kept(measurements=tuple(Measurement(kind="time", made="", time=one) for one in (slower, LONG)))
     assert kept.turns is not None
     assert kept.turns.wall == LONG.wall
@@ -91,7 +94,7 @@ def test_equally_precise_measurements_count_by_the_later_one() -> None:
     begin = datetime(2026, 11, 1, tzinfo=UTC)
     found = [
         Measurement(kind="function", made=(begin + timedelta(hours=n)).isoformat(), function=one)
-        for n, one in enumerate((PROVED, PROVED.model_copy(update={"results": 12}), NOT_EVALUATED))
+        for n, one in enumerate((PROVED, PROVED.replace(results=12), NOT_EVALUATED))
     ]
     for order in permutations(found):
         function = Kept(measurements=order).function

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.diff import exit_status
+from tasks.diff.compare_runs import exit_status
 from tasks.diff.gate import judge_gate, read_gate
 from tasks.publish.content.brief import make_brief
 from tasks.publish.markdown.artifacts import summary_markdown
-from tasks.records import ComparisonRecord, GateResult, MetricDiff
+from tasks.records.compared_case import ComparisonRecord, GateResult, MetricDiff
 from tasks.services.prefect_ui import final_state
 
 type MakeRow = Callable[..., MetricDiff]
@@ -17,15 +17,15 @@ type MakeRow = Callable[..., MetricDiff]
 def timed(make_row: MakeRow, word: str, low: float, high: float) -> MetricDiff:
     row = make_row("program_step_s", "Step time of the program", ("0.1", "0.1", "0"), word, "", better="lower",
                    effect=(low + high) / 2)  # fmt: skip
-    return row.model_copy(update={"effect_low": low, "effect_high": high})
+    return row.replace(effect_low=low, effect_high=high)
 
 
 def compared(record: ComparisonRecord, verdict: str, *rows: MetricDiff) -> ComparisonRecord:
-    return record.model_copy(update={"rows": rows, "verdict": verdict, "findings": (), "floors": ()})
+    return record.replace(rows=rows, verdict=verdict, findings=(), floors=())
 
 
 def gated(record: ComparisonRecord, *words: str) -> ComparisonRecord:
-    return record.model_copy(update={"gate": judge_gate(record, read_gate(words))})
+    return record.replace(gate=judge_gate(record, read_gate(words)))
 
 
 def test_an_undecided_time_does_not_hold_up_a_gate_of_the_function(

@@ -4,7 +4,8 @@ import pytest
 
 from tasks.diff.host_rows import HOST_LOOPS, judge_by_host
 from tasks.metrics.table import BY_NAME
-from tasks.records import HostTimes, MetricDiff, Span, Verdict
+from tasks.records.compared_case import MetricDiff, Verdict
+from tasks.records.host_times import HostTimes, Span
 
 MS = 1e-3
 WALL, CPU = "step_time_s", "step_cpu_time_s"

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import polars as pl
 import pytest
 
-from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

@@ -7,20 +7,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.diff import exit_status
+from tasks.diff.compare_runs import exit_status
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.metric_rows import show_difference
-from tasks.records import (
-    ComparisonRecord,
-    DeviceMemory,
-    Environment,
-    Flops,
-    Memory,
-    MetricDiff,
-    Parameters,
-    RunRecord,
-    Source,
-)
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.log_reading import DeviceMemory, Environment, Flops, Memory, Parameters
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tasks.resolve.trainers.trainer import SOURCE
 from tests.tasks.diff.conftest import SECONDS
 from tests.wording.sentences import Wording
@@ -147,9 +140,7 @@ def test_a_value_missing_in_a_log_is_distinguished_from_a_death(
 
 def test_an_older_log_lacks_columns(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     run = make_run("linen")
-    old = run.model_copy(
-        update={"reading": run.reading.model_copy(update={"steps": run.reading.steps.drop("tokens_per_s_per_device")})}
-    )
+    old = run.replace(reading=run.reading.replace(steps=run.reading.steps.drop("tokens_per_s_per_device")))
     assert row_of(compare(old, make_run("nnx")), "tokens_per_s").baseline_text == "not in the log"
 
 
@@ -203,7 +194,7 @@ def test_full_precision_judges_the_last_bit(
     right = make_run("nnx", exact=(9.0, 8.5, 8.0, 7.5, 7.25, 7.0000005))
     record = compare(left, right)
     assert row_of(record, "loss_per_step").verdict == "unknown"
-    proved = [run.model_copy(update=SAME_PROGRAM) for run in (left, right)]
+    proved = [run.replace(**SAME_PROGRAM) for run in (left, right)]
     assert row_of(compare(*proved), "loss_per_step").verdict == "regressed"
     assert row_of(record, "loss_per_step").threshold_text == "exact"
     assert row_of(record, "final_loss").verdict == "same"  # as printed

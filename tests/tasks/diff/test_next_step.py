@@ -6,31 +6,31 @@ import pytest
 
 from tasks.diff.next_step import FIXES, find_deciding_row, follow_cause, has_scale, make_step
 from tasks.publish.content.verdict_words import AGAIN
-from tasks.records import CodeLine, ComparisonRecord, Explanation, MetricDiff, NextStep, TimeAccount
-from tasks.records.next_step import StepKind
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.explanation import CodeLine, Explanation
+from tasks.records.next_step import NextStep, StepKind
 from tasks.records.observation import Root, TensorComparison
 from tasks.records.run_end import DEATH_WORDS
+from tasks.records.run_facts import TimeAccount
 from tests.wording.sentences import Wording
 
 type MakeRow = Callable[..., MetricDiff]
 
 
 def test_the_deciding_row_has_the_overall_verdict(record_002: ComparisonRecord) -> None:
-    better = tuple(
-        row.model_copy(update={"verdict": "improved"}) if row.verdict == "regressed" else row for row in record_002.rows
-    )
+    better = tuple(row.replace(verdict="improved") if row.verdict == "regressed" else row for row in record_002.rows)
     for word, rows in (("unknown", record_002.rows), ("regressed", record_002.rows), ("improved", better)):
-        row = find_deciding_row(record_002.model_copy(update={"verdict": word, "rows": rows}))
+        row = find_deciding_row(record_002.replace(verdict=word, rows=rows))
         assert row is not None
         assert row.verdict == word
 
 
 def test_a_row_with_a_drawable_interval_comes_first(record_002: ComparisonRecord, make_row: MakeRow) -> None:
     rows = [make_row(name, name, ("1", "1", "0"), "unknown", "", better="lower") for name in ("a", "step_time_s", "b")]
-    scaled = rows[2].model_copy(update={"effect": 0.0, "threshold": 0.1})
+    scaled = rows[2].replace(effect=0.0, threshold=0.1)
     assert has_scale(scaled)
     for given, metric in ((rows, "step_time_s"), ([*rows[:2], scaled], "b")):
-        found = find_deciding_row(record_002.model_copy(update={"rows": tuple(given)}))
+        found = find_deciding_row(record_002.replace(rows=tuple(given)))
         assert found is not None
         assert found.metric == metric
 
@@ -47,7 +47,7 @@ def made(record: ComparisonRecord, kind: StepKind, *argv: str, runs: int = 0) ->
 
 def test_the_duration_follows_from_the_runs(record_002: ComparisonRecord) -> None:
     account = TimeAccount(arm=record_002.baseline.name, run_name="r", total_s=1800.0, parts=())
-    timed = record_002.model_copy(update={"times": (account, account)})
+    timed = record_002.replace(times=(account, account))
     costs = {kind: made(timed, kind, runs=3).cost for kind in ("resume", "repeat", "every case", "logs", "bisect")}
     assert costs["resume"] == "takes about 60 minutes"
     assert costs["repeat"] == "takes about 2.0 hours"  # two more runs of each
@@ -57,8 +57,8 @@ def test_the_duration_follows_from_the_runs(record_002: ComparisonRecord) -> Non
 
 def test_a_command_states_its_purpose(record_002: ComparisonRecord, make_row: MakeRow, wording: Wording) -> None:
     row = make_row("step_time_s", "Step time", ("1", "1.2", "0.2"), "regressed", "", effect=0.25)
-    row = row.model_copy(update={"effect_text": "+24.6 % (+22.1 … +27.0)", "effect_low": 0.22, "effect_high": 0.27})
-    settled = record_002.model_copy(update={"verdict": "regressed", "rows": (row,), "findings": ()})
+    row = row.replace(effect_text="+24.6 % (+22.1 … +27.0)", effect_low=0.22, effect_high=0.27)
+    settled = record_002.replace(verdict="regressed", rows=(row,), findings=())
     purpose = made(settled, "repeat", runs=3).purpose
     assert "+24.6 %" in purpose
     wording("next_steps", purpose)
@@ -78,31 +78,29 @@ def test_given_logs_need_new_runs_before_the_command(
 
 
 def test_a_settled_difference_says_where_its_cause_is(record_002: ComparisonRecord) -> None:
-    settled = record_002.model_copy(update={"verdict": "changed"})
+    settled = record_002.replace(verdict="changed")
     sides = {"baseline": "a" * 9, "candidate": "b" * 9}
-    arms = {side: getattr(settled, side).model_copy(update={"commit": sha}) for side, sha in sides.items()}
-    alike = settled.model_copy(update={"findings": ()})
-    named, one_commit, bare = (make_step(one, "by hand") for one in (settled.model_copy(update=arms), settled, alike))
+    arms = {side: getattr(settled, side).replace(commit=sha) for side, sha in sides.items()}
+    alike = settled.replace(findings=())
+    named, one_commit, bare = (make_step(one, "by hand") for one in (settled.replace(**arms), settled, alike))
     assert named is not None
     assert named.before.endswith("git log aaaaaaaaa...bbbbbbbbb")
     assert one_commit is not None
     assert one_commit.before.endswith("the differences in JAX and host process.")  # as the record's findings
     assert bare is not None
     assert bare.before.endswith("the differences that are listed here.")
-    assert make_step(settled.model_copy(update={"verdict": "same", "findings": ()}), "by hand") is None
+    assert make_step(settled.replace(verdict="same", findings=()), "by hand") is None
 
 
 def test_an_explained_difference_leads_to_the_line_and_its_commit(record_002: ComparisonRecord) -> None:
     root = Root(kind="operation", sentence="", file="model/layers.py", line=48)
     line = CodeLine(file=root.file, line=root.line, commit="95b820a6a Gather before the kernel")
     tensors = TensorComparison(sentence="", first=root, roots=(root,))
-    explained = record_002.model_copy(
-        update={"explanation": Explanation(headline="", tensors=tensors, lines=(line,)), "next_step": None}
-    )
+    explained = record_002.replace(explanation=Explanation(headline="", tensors=tensors, lines=(line,)), next_step=None)
     assert follow_cause(explained) is None
     for kind, is_replaced in (("by hand", True), ("explain", True), ("bisect", False)):
         before = NextStep(kind=kind, argv=("maxview",))
-        step = follow_cause(explained.model_copy(update={"next_step": before}))
+        step = follow_cause(explained.replace(next_step=before))
         assert step is not None
         assert (step != before) is is_replaced
         assert not is_replaced or (step.command == "git show 95b820a6a" and "model/layers.py:48" in step.before)

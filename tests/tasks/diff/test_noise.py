@@ -49,7 +49,7 @@ def test_a_history_can_show_more_noise_than_stated_and_heavier_tails() -> None:
 
 def test_eight_pairs_of_a_machine_with_two_clock_states_show_both() -> None:
     """Pairs differ by 0, +6 or -6 %, in the expected ratio 1 : 2 : 1: one more difference of 6 % is then expected."""
-    gpu = load_noises()["gpu"].model_copy(update={"equal_runs": 0.014, "weight": 6})
+    gpu = load_noises()["gpu"].replace(equal_runs=0.014, weight=6)
     known = learn_noise(gpu, past([0.06, 0.0, -0.06, 0.004, 0.06, -0.002, 0.001, -0.06]))
 
     def p(noise: Noise) -> float:

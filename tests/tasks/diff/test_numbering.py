@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.run import RunRecord
 
 type Run = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]

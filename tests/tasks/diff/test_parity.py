@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tasks.diff.arms import ArmRuns
 from tasks.diff.floors import floors_of
 from tasks.diff.parity import EXACT, MetricParity, compare_metric, shared_metrics
-from tasks.records import Floor, RunRecord, Source
+from tasks.records.compared_case import Floor
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tests.wording.sentences import Wording
 
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
@@ -169,7 +171,7 @@ def test_a_thousandth_injected_at_step_k_is_found_at_k(
     assert found.parity.largest_gap == pytest.approx(0.001)
     if repeats[1] > 1:
         odd = data.draw(st.integers(0, repeats[1] - 1)) if data else 0
-        one = [run if n == odd else left[0].model_copy(update={"arm": "nnx"}) for n, run in enumerate(right)]
+        one = [run if n == odd else left[0].replace(arm="nnx") for n, run in enumerate(right)]
         within = compare_losses(left, one).within[1]
         assert within is not None
         assert within.step == k
@@ -259,7 +261,7 @@ def test_every_value_without_noise_is_compared(make_run: MakeRun) -> None:
         made = make_run(arm, exact=True)
         assert made.metrics is not None
         values = extra.with_columns(grad_norm=pl.Series([1.0] * 5 + [norm]))
-        return made.model_copy(update={"metrics": pl.concat([made.metrics, values], how="horizontal")})
+        return made.replace(metrics=pl.concat([made.metrics, values], how="horizontal"))
 
     def arms(norm: float) -> tuple[ArmRuns, ArmRuns]:
         return (
@@ -317,7 +319,7 @@ def floors(make_run: MakeRun, arm_of: ArmOf) -> Callable[..., Mapping[str, Floor
         left = make_run("linen", exact=True, record={"program": PROGRAM})
         right = make_run("nnx", exact=exact, record={"program": PROGRAM | changes})
         if metrics is not None:
-            right = right.model_copy(update={"metrics": metrics(right.metrics)})
+            right = right.replace(metrics=metrics(right.metrics))
         return {floor.name: floor for floor in floors_of((arm_of(left), arm_of(right)))}
 
     return build

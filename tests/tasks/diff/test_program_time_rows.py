@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from tasks.diff.program_time_rows import NO_PROGRAM
-from tasks.records import ComparisonRecord, ProgramTimes, RunRecord, TimeRatio
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.program_times import ProgramTimes, TimeRatio
+from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

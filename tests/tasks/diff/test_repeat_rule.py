@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tasks.diff.repeat_rule import Patience, next_look, next_repeats, undecided_rows
-from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
@@ -63,9 +64,9 @@ def test_the_budget_and_the_number_of_repeats_are_limits(unsure: ComparisonRecor
 
 
 def test_a_decided_or_incomparable_row_needs_no_more_runs(unsure: ComparisonRecord) -> None:
-    decided = tuple(row.model_copy(update={"verdict": "same"}) for row in unsure.rows)
-    assert undecided_rows(unsure.model_copy(update={"rows": decided})) == []
-    look = next_look(unsure.model_copy(update={"rows": decided}), repeats=3, patience=Patience(), spent_s=0.0)
+    decided = tuple(row.replace(verdict="same") for row in unsure.rows)
+    assert undecided_rows(unsure.replace(rows=decided)) == []
+    look = next_look(unsure.replace(rows=decided), repeats=3, patience=Patience(), spent_s=0.0)
     assert (look.repeats, look.why) == (None, "")
 
 

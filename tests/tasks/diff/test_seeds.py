@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tasks.diff import exit_status
 from tasks.diff.compare_logs import archive, compare_pair
+from tasks.diff.compare_runs import exit_status
 from tasks.ingest.given_logs import read_pair
 from tasks.publish.markdown.artifacts import artifact_rows
 from tasks.publish.page.write_page import write_page
 from tasks.publish.terminal.report import render_details
-from tasks.records import ComparisonRecord, MetricDiff
-from tasks.scrape import scrape
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.scrape.read_log import scrape
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 pytestmark = pytest.mark.skipif(

@@ -5,7 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tasks.records import ComparisonRecord, Environment, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.log_reading import Environment
+from tasks.records.run import RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 RANDOM = np.random.default_rng(0)

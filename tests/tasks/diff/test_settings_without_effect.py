@@ -11,7 +11,9 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.diff.state_rows import find_untrained
-from tasks.records import Finding, RunRecord, Source
+from tasks.records.compared_case import Finding
+from tasks.records.run import RunRecord
+from tasks.records.shared_fields import Source
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
@@ -76,7 +78,7 @@ def test_a_constant_field(
     if kind:
         assert [evidence.value for evidence in found[kind].evidence] == texts
         assert found[kind].evidence[0].arm == "nnx"
-    swapped = find(sides[1].model_copy(update={"arm": "linen"}), sides[0].model_copy(update={"arm": "nnx"}))
+    swapped = find(sides[1].replace(arm="linen"), sides[0].replace(arm="nnx"))
     assert set(swapped) == set(found)
 
 

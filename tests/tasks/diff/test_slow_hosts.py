@@ -11,10 +11,12 @@ from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.logs import watch
-from tasks.records import ArmOverrides, ComparisonRecord, RunPlan, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import ArmOverrides, RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.plans import Request, resolve
-from tasks.scrape import scrape_run
-from tasks.store import Store
+from tasks.scrape.read_log import scrape_run
+from tasks.store.store import Store
 
 pytestmark = [pytest.mark.long, pytest.mark.by_hand]
 

@@ -5,14 +5,9 @@ from typing import Any
 
 import pytest
 
-from tasks.records import (
-    ArrayDifference,
-    CheckpointDifference,
-    ComparisonRecord,
-    MetricDiff,
-    RunRecord,
-    ValueDifference,
-)
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference, ValueDifference
+from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]

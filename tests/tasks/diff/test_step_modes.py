@@ -7,7 +7,8 @@ import pytest
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.step_modes import describe_modes, find_border
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run import RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 RANDOM = np.random.default_rng(0)

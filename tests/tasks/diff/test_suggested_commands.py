@@ -10,20 +10,23 @@ import pytest
 
 from configs.names import list_names
 from tasks.diff.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
-from tasks.records import CodeVersion, Commit, ComparisonRecord, NextStep, ProgramTimes, RunPlan
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.next_step import NextStep
+from tasks.records.plan import CodeVersion, Commit, RunPlan
+from tasks.records.program_times import ProgramTimes
 from tasks.resolve.plans import CompileRequest, Request, resolve
-from tasks.store import Store
+from tasks.store.store import Store
 
 
 def next_after(
     record: ComparisonRecord, out: Path, *, repeats: int = 1, cases: int = 1, libtpu: bool = False, **changes: Any
 ) -> str:
-    record = record.model_copy(update={"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"} | changes)
-    baseline = record.baseline.model_copy(update={"logs": record.baseline.logs[:1] * repeats})
+    record = record.replace(**({"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"} | changes))
+    baseline = record.baseline.replace(logs=record.baseline.logs[:1] * repeats)
     plans = resolve(Request(comparison="linen-vs-nnx", target=record.target), out)[:2]
     versions = {"libtpu": "0.0.50"} if libtpu else {}
-    plans = [plan.model_copy(update={"versions": versions}) for plan in plans]
-    return command_of(suggest_next(record.model_copy(update={"baseline": baseline}), plans, cases=cases))
+    plans = [plan.replace(versions=versions) for plan in plans]
+    return command_of(suggest_next(record.replace(baseline=baseline), plans, cases=cases))
 
 
 def command_of(step: NextStep | None) -> str:
@@ -52,10 +55,8 @@ def test_after_all_cases_of_a_target_it_suggests_those_that_need_more_devices(
 def test_a_custom_command_is_suggested_only_for_cases_with_placeholders(
     record_002: ComparisonRecord, tmp_path: Path
 ) -> None:
-    record = record_002.model_copy(
-        update={"findings": (), "verdict": "same", "comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
-    )
-    plans = [plan_of(tmp_path).model_copy(update={"trainer": "command"})] * 2
+    record = record_002.replace(findings=(), verdict="same", comparison="linen-vs-nnx", case="01_base", target="cpu")
+    plans = [plan_of(tmp_path).replace(trainer="command")] * 2
     assert command_of(suggest_next(record, plans, cases=1)) == ""  # all cases of its comparison
 
 
@@ -69,14 +70,14 @@ def test_an_incomparable_result_suggests_an_explanation(record_002: ComparisonRe
 def test_files_that_contradict_each_other_are_made_again(
     record_002: ComparisonRecord, tmp_path: Path, kind: str
 ) -> None:
-    finding = record_002.findings[0].model_copy(update={"kind": kind, "effect": "blocks"})
+    finding = record_002.findings[0].replace(kind=kind, effect="blocks")
     command = next_after(record_002, tmp_path, findings=(finding,))
     assert command == f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path} --fresh"
 
 
 def test_software_that_only_a_file_can_name_is_no_option(tmp_path: Path) -> None:
     software = ("image a/b:1", "command {python} train.py", "jax==0.11.0")
-    plan = plan_of(tmp_path).model_copy(update={"software": software})
+    plan = plan_of(tmp_path).replace(software=software)
     assert options_of_arms([plan, plan_of(tmp_path)]) == ["--with", f"{plan.arm}:jax==0.11.0"]
 
 
@@ -89,10 +90,7 @@ def test_after_a_death_it_suggests_the_same_command(record_000: ComparisonRecord
 @pytest.mark.parametrize("repeats", [1, 3, 7])
 def test_an_unknown_verdict_suggests_until_decided(record_002: ComparisonRecord, tmp_path: Path, repeats: int) -> None:
     """The number of repeats that the stated noise suggests is only a guess."""
-    rows = tuple(
-        row.model_copy(update={"runs_wanted": wanted})
-        for row, wanted in zip(record_002.rows, (None, 7, 4), strict=False)
-    )
+    rows = tuple(row.replace(runs_wanted=wanted) for row, wanted in zip(record_002.rows, (None, 7, 4), strict=False))
     command = next_after(record_002, tmp_path, findings=(), verdict="unknown", rows=rows, repeats=repeats)
     assert command == f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path} --until-decided"
 
@@ -102,7 +100,7 @@ def test_a_time_decided_by_one_run_of_each_is_repeated(
     record_002: ComparisonRecord, tmp_path: Path, evidence: str, repeated: bool
 ) -> None:
     reported = {"level": "steady steps", "verdict": "regressed", "evidence": evidence}
-    rows = (record_002.rows[0].model_copy(update=reported),)
+    rows = (record_002.rows[0].replace(**reported),)
     command = next_after(record_002, tmp_path, findings=(), verdict="regressed", rows=rows)
     assert command.endswith("--repeats 3") is repeated
 
@@ -133,23 +131,21 @@ def test_a_regression_between_two_refs_with_several_commits_suggests_a_bisection
 ) -> None:
     commits = tuple(Commit(sha=f"{n:040x}", time="", author="", subject=f"commit {n}") for n in range(3))
     plans = [
-        plan_of(tmp_path).model_copy(update={"commit": "a" * 40, "ref": "v1", "arm": record_002.baseline.name}),
-        plan_of(tmp_path).model_copy(update={"commit": "b" * 40, "ref": "main", "arm": record_002.candidate.name}),
+        plan_of(tmp_path).replace(commit="a" * 40, ref="v1", arm=record_002.baseline.name),
+        plan_of(tmp_path).replace(commit="b" * 40, ref="main", arm=record_002.candidate.name),
     ]
     facts: dict[str, Any] = {"comparison": "main-vs-branch", "case": "01_base", "target": "cpu", "findings": ()}
-    regressed = record_002.model_copy(update=facts | {"verdict": "regressed"})
-    between = regressed.model_copy(update={"commits": {regressed.candidate.name: commits}})
+    regressed = record_002.replace(**(facts | {"verdict": "regressed"}))
+    between = regressed.replace(commits={regressed.candidate.name: commits})
     words = command_of(suggest_next(between, plans, cases=1))
     assert words.startswith(
         "maxview bisect main-vs-branch --good aaaaaaaaa --bad bbbbbbbbb --case 01_base --target cpu"
     )
-    alone = regressed.model_copy(update={"commits": {regressed.candidate.name: commits[:1]}})
-    same = between.model_copy(update={"verdict": "same"})
-    diverged = between.model_copy(
-        update={"commits": dict.fromkeys((regressed.baseline.name, regressed.candidate.name), commits)}
-    )
+    alone = regressed.replace(commits={regressed.candidate.name: commits[:1]})
+    same = between.replace(verdict="same")
+    diverged = between.replace(commits=dict.fromkeys((regressed.baseline.name, regressed.candidate.name), commits))
     tree = CodeVersion(name="your tree (a)", sha="b" * 40, subject="", changed=("a",))
-    edited = plans[0], plans[1].model_copy(update={"version": tree, "ref": tree.name})
+    edited = plans[0], plans[1].replace(version=tree, ref=tree.name)
     words = shlex.split(command_of(suggest_next(between, edited, cases=1)))
     assert (words[0], words[-2:]) == ("git", ["diff", "HEAD"])  # a bisection sees commits only
     same_tree = shlex.split(command_of(suggest_next(same, edited, cases=1)))
@@ -163,7 +159,7 @@ def planned(out: Path, **changes: Any) -> Any:
     request = CompileRequest(comparison="linen-vs-nnx", target="v6e-32", model="tiny", overrides=("steps=9",))
     left, right = resolve(request, out)[:2]
     return [
-        SimpleNamespace(plan=plan.model_copy(update={"ref": ref, "commit": letter * 40} | changes))
+        SimpleNamespace(plan=plan.replace(**({"ref": ref, "commit": letter * 40} | changes)))
         for plan, ref, letter in ((left, "main", "a"), (right, "feat/x", "b"))
     ]
 
@@ -182,22 +178,19 @@ def test_branches_become_commits_and_all_options_are_kept(
 
 def test_logs_are_passed_again(record_002: ComparisonRecord) -> None:
     gone = SimpleNamespace(plan=None)
-    logged = record_002.model_copy(update={"target": "as logged", "next_step": None})
+    logged = record_002.replace(target="as logged", next_step=None)
     command = repeat_command(logged, gone, gone)  # type: ignore[arg-type]
     logs = ["--baseline", *record_002.baseline.logs, "--candidate", *record_002.candidate.logs]
     store = str(Path(record_002.baseline.logs[0]).parent.parent.parent)
     assert shlex.split(command) == ["maxview", "ingest", *logs, "--case", "03_dropout", "--out", store]
     assert repeat_command(logged, None, None) == ""
-    next_one = logged.model_copy(update={"next_step": NextStep(kind="logs", argv=tuple(shlex.split(command)))})
+    next_one = logged.replace(next_step=NextStep(kind="logs", argv=tuple(shlex.split(command))))
     assert repeat_command(next_one, gone, gone) == ""  # type: ignore[arg-type] # the page has it already
 
 
 def undecided_turns(record: ComparisonRecord, *others: str) -> dict[str, Any]:
     """Changes that make the time of the program undecided, and further metrics."""
-    rows = [
-        record.rows[0].model_copy(update={"metric": metric, "verdict": "unknown"})
-        for metric in ("program_step_s", *others)
-    ]
+    rows = [record.rows[0].replace(metric=metric, verdict="unknown") for metric in ("program_step_s", *others)]
     return {"findings": (), "verdict": "unknown", "rows": tuple(rows), "turns": ProgramTimes(limit_s=60.0)}
 
 

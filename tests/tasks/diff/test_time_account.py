@@ -8,7 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasks.metrics.time_account import account_death, account_run
-from tasks.records import ComparisonRecord, MetricDiff, RunRecord, Source, Stall, TimeAccount, Wait
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.log_reading import Stall, Wait
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import TimeAccount
+from tasks.records.shared_fields import Source
 
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 

@@ -9,7 +9,9 @@ import pytest
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.time_rows import Circumstances
 from tasks.extensions.history.record_rows import run_values
-from tasks.records import ComparisonRecord, Environment, MetricDiff, RunRecord
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.log_reading import Environment
+from tasks.records.run import RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]

@@ -15,7 +15,10 @@ from tasks.diff.noise import NO_PLACE, OTHER_PLACES, OTHER_TIMES, Noise, estimat
 from tasks.metrics.step_time_levels import find_levels, find_shift, spread_rounded
 from tasks.metrics.time_account import seconds_between_steps
 from tasks.metrics.time_metrics import STEP_TIME
-from tasks.records import ComparisonRecord, Decision, Environment, Measured, RunRecord
+from tasks.records.compared_case import ComparisonRecord, Decision
+from tasks.records.log_reading import Environment
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
 from tests.wording.sentences import Wording
 
 type MakeRun = Callable[..., RunRecord]
@@ -149,7 +152,7 @@ def test_one_run_among_those_of_the_other_arm_is_no_difference() -> None:
         effect = measure_effect(sample)
         assert effect.p < 0.0067, name
         assert are_mixed(effect) is expected, name
-        history = sample.model_copy(update={"noise": Noise(scale=0.014, df=6.0, pairs=8, source="history of gpu")})
+        history = sample.replace(noise=Noise(scale=0.014, df=6.0, pairs=8, source="history of gpu"))
         assert not are_mixed(measure_effect(history))  # it knows the states
 
 
@@ -168,7 +171,7 @@ def test_the_scatter_of_the_runs_sets_the_number_of_requested_runs() -> None:
     effect = measure_effect(Sample(baseline=calm[0], candidate=calm[1], noise=stated))
     limits = {"least": 0.01, "within": 0.0488, "chance": 0.0067}
     wanted = runs_wanted(effect, **limits)
-    fixed = runs_wanted(effect.model_copy(update={"seen": None}), **limits)
+    fixed = runs_wanted(effect.replace(seen=None), **limits)
     assert wanted is not None
     assert fixed is not None
     assert wanted < fixed / 1.5

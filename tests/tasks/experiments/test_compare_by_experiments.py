@@ -9,10 +9,12 @@ from tasks.experiments.compare_by_experiments import Experiments, compare_by_exp
 from tasks.publish.content.brief import make_brief, tell_certainty
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.terminal.report import render_brief
-from tasks.records import ComparisonRecord, Observation, ProgramExplanation, ProgramTimes, RunPlan, TimeRatio
+from tasks.records.compared_case import ComparisonRecord
 from tasks.records.data import DataComparison, DataKind
-from tasks.records.observation import ObservedArray
-from tasks.records.plan import SharedStart
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.observation import Observation, ObservedArray
+from tasks.records.plan import RunPlan, SharedStart
+from tasks.records.program_times import ProgramTimes, TimeRatio
 from tests.wording.sentences import Wording
 
 RATIO = TimeRatio(effect=0.001, low=-0.004, high=0.006)

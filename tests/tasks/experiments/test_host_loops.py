@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tasks.experiments.host_loops import time_host_loops
-from tasks.records import HostTimes, RunPlan
+from tasks.records.host_times import HostTimes
+from tasks.records.plan import RunPlan
 
 type Planned = Callable[..., RunPlan]
 SIZE = 1500  # 64 products of this size take a second and more

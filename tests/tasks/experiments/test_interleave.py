@@ -11,7 +11,8 @@ import pytest
 from tasks.experiments import run_inside as module
 from tasks.experiments.interleave import TurnLimits, interleave, limits_of, python_of, read_result
 from tasks.experiments.recordings import IDENTITY
-from tasks.records import Observation, RunPlan
+from tasks.records.observation import Observation
+from tasks.records.plan import RunPlan
 from tests.wording.sentences import Wording
 
 ROOT = Path(__file__).parents[3]
@@ -109,7 +110,7 @@ def test_a_result_is_reused_for_the_same_limits_only(
     assert interleave(PLANS, NAMES, folder, LIMITS).draws == 8
     assert interleave(PLANS, NAMES, folder, LIMITS).draws == 8
     assert (folder / "calls").read_text() == "."
-    interleave(PLANS, NAMES, folder, LIMITS.model_copy(update={"limit_s": 2.0}))
+    interleave(PLANS, NAMES, folder, LIMITS.replace(limit_s=2.0))
     assert (folder / "calls").read_text() == ".."
 
 

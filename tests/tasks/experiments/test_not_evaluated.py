@@ -14,8 +14,9 @@ from tasks.experiments import run_inside, same_function
 from tasks.experiments.recordings import IDENTITY
 from tasks.experiments.same_function import compare_functions
 from tasks.observe.recorder import read_observation
-from tasks.records import FunctionComparison, Observation, RunPlan
-from tasks.records.observation import ObservedArray
+from tasks.records.function import FunctionComparison
+from tasks.records.observation import Observation, ObservedArray
+from tasks.records.plan import RunPlan
 from tests.wording.sentences import Wording
 
 type Compare = Callable[..., FunctionComparison]

@@ -11,8 +11,8 @@ from tasks.experiments.observe_arm import observe_arm
 from tasks.experiments.stand_in import keep_hardware
 from tasks.launch.local.process_group import build_environment, run_to_end
 from tasks.programs.source_lines import read_optimised
-from tasks.records import RunPlan
 from tasks.records.observation import OPTIMISED
+from tasks.records.plan import RunPlan
 from tests.wording.sentences import Wording
 
 type Planned = Callable[..., RunPlan]
@@ -111,7 +111,7 @@ def test_a_failure_of_the_recorder_does_not_fail_the_trainer(plan_of: Planned, t
 
 
 def test_an_arm_without_python_is_one_sentence(plan_of: Planned, tmp_path: Path, wording: Wording) -> None:
-    plan = plan_of("arm").model_copy(update={"argv": ("echo", "step 0 loss 1.0")})
+    plan = plan_of("arm").replace(argv=("echo", "step 0 loss 1.0"))
     found = observe_arm(plan, tmp_path / "o")
     assert found.step is None
     (note,) = found.notes
@@ -145,7 +145,7 @@ def test_lines_are_the_observed_sources_even_if_jax_has_compiled_an_equal_progra
     cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     for arm, text in (("left", STEP), ("right", "\n" * 30 + STEP)):
         plan = plan_of(arm, text=text + "w = jax.jit(train_step)(w, x)")
-        plan = plan.model_copy(update={"environment": {**plan.environment, **cache}})
+        plan = plan.replace(environment={**plan.environment, **cache})
         observe_arm(plan, tmp_path / arm, tensors=False)
     lines = [
         {one.source.line for one in read_optimised(tmp_path / arm / OPTIMISED).located.values() if one.source.line}
@@ -156,7 +156,7 @@ def test_lines_are_the_observed_sources_even_if_jax_has_compiled_an_equal_progra
 
 
 def test_an_arm_in_an_image_is_not_observed(plan_of: Planned, tmp_path: Path) -> None:
-    plan = plan_of("arm").model_copy(update={"backend": "xpk"})
+    plan = plan_of("arm").replace(backend="xpk")
     found = observe_arm(plan, tmp_path / "o")
     assert found.notes == ("arm runs on a cluster, and is not observed",)
     assert not (tmp_path / "o").exists()
@@ -174,11 +174,11 @@ def test_the_process_gets_the_same_environment_as_a_judged_run(plan_of: Planned,
 
 def test_a_stand_in_keeps_the_hardware_of_maxviews_trainer(plan_of: Planned) -> None:
     """MaxText chooses its kernels by its devices, and takes `hardware=cpu` to start without a cluster."""
-    ours = plan_of("arm").model_copy(update={"trainer": "maxview"})
-    small, run = (ours.model_copy(update={"config": {"hardware": name}}) for name in ("cpu", "tpu"))
+    ours = plan_of("arm").replace(trainer="maxview")
+    small, run = (ours.replace(config={"hardware": name}) for name in ("cpu", "tpu"))
     kept = keep_hardware(small, run)
     assert kept.config["hardware"] == "tpu"
     assert kept.identity != small.identity
     assert keep_hardware(small, small) == small
-    other = small.model_copy(update={"trainer": "maxtext"})
+    other = small.replace(trainer="maxtext")
     assert keep_hardware(other, run) == other

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tasks.experiments.recordings import read_ends
-from tasks.records import Observation, RunPlan
+from tasks.records.observation import Observation
+from tasks.records.plan import RunPlan
 
 FAILED = """\
 XPK Start: Sun Nov 29 08:56:40 UTC 2026

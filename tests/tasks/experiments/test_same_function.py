@@ -10,8 +10,9 @@ import pytest
 
 from tasks.experiments.function_figures import sizes_of
 from tasks.experiments.same_function import compare_functions, say_cost_of_function
-from tasks.records import FunctionComparison, RunPlan
-from tasks.store import StoreError
+from tasks.records.function import FunctionComparison
+from tasks.records.plan import RunPlan
+from tasks.store.atomic import StoreError
 
 type Planned = Callable[..., RunPlan]
 type Edit = tuple[str, str]
@@ -91,7 +92,7 @@ def test_one_step_that_differs_is_found_where_the_losses_part(plan_of: Planned, 
         '{"params": jax.tree.map(lambda new, old: jnp.where(state["step"] == 5, old, new), both[0], state["params"]), '
     )
     plans = plan_of("baseline"), plan_of("candidate", ('{"params": both[0], ', stands))
-    eight = [plan.model_copy(update={"config": {**plan.config, "steps": 8}}) for plan in plans]
+    eight = [plan.replace(config={**plan.config, "steps": 8}) for plan in plans]
     found = compare_functions((eight[0], eight[1]), ("baseline", "candidate"), tmp_path / "function")
     assert found.states == ("step 0", "step 1", "step 2", "step 4", "step 6", "late", "step 3", "step 5")
     assert (found.answer, found.gaps[0].state) == ("another", "step 5")
@@ -130,7 +131,7 @@ SPREAD = (
 def test_four_devices_compute_the_function_of_one(plan_of: Planned, tmp_path: Path) -> None:
     plans = plan_of("baseline"), plan_of("candidate", SPREAD)
     four = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    spread = plans[1].model_copy(update={"environment": {**plans[1].environment, **four}})
+    spread = plans[1].replace(environment={**plans[1].environment, **four})
     found = compare_functions((plans[0], spread), ("one", "four"), tmp_path / "function")
     assert (found.answer, found.devices) == ("same", 4)
     assert found.gap < 1e-13
@@ -175,7 +176,7 @@ def test_a_tpu_kernel_is_evaluated_here(plan_of: Planned, tmp_path: Path, candid
     """The trainer takes its path for TPUs, and the kernel runs interpreted."""
     texts = KERNEL, KERNEL.replace(*candidate)
     plans = [
-        plan.model_copy(update={"config": {**plan.config, "hardware": "tpu", "steps": 6}})
+        plan.replace(config={**plan.config, "hardware": "tpu", "steps": 6})
         for plan in (plan_of(arm, text=text) for arm, text in zip(("baseline", "candidate"), texts, strict=True))
     ]
     found = compare_functions((plans[0], plans[1]), ("baseline", "candidate"), tmp_path / "function")

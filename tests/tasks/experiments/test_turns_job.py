@@ -12,9 +12,9 @@ from tasks.experiments.interleave import TurnLimits
 from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.launch.jobset.settings import JobSet
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
-from tasks.store import Store
+from tasks.store.store import Store
 
 LIMITS = TurnLimits(chance=0.005, tolerance=0.015, least=0.005, limit_s=1.0)
 IN_IMAGE = ("python", "-m", "model.train", CONFIG_IN_POD)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tasks.records import RunReading
-from tasks.store import RunDirectory, Store
+from tasks.records.log_reading import RunReading
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store
 
 LOG = "XPK Start: x\ncompleted step: 0\ncompleted step: 1\nXPK End: x\nEXIT_CODE={code}\n"
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tasks.ingest.log_causes import find_end, with_cause, with_frame, with_place
-from tasks.records import LogError, RunReading
-from tasks.scrape import scrape_run
-from tasks.store import RunDirectory
+from tasks.records.log_reading import RunReading
+from tasks.records.run_end import LogError
+from tasks.scrape.read_log import scrape_run
+from tasks.store.directories import RunDirectory
 from tests.tasks.ingest.conftest import LOG
 
 # ---------------------------------------------------------------- where it ran

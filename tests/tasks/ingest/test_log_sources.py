@@ -9,7 +9,8 @@ import pytest
 from google.cloud import storage
 
 from tasks.ingest.log_sources import list_logs, local_copies, read_sources, scrape_stream
-from tasks.scrape import LogFormatError, copy_log, scrape
+from tasks.scrape.read_log import copy_log, scrape
+from tasks.scrape.window import LogFormatError
 from tasks.store.gcs import GcsFiles
 from tests.wording.sentences import Wording
 

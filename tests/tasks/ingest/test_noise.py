@@ -15,8 +15,8 @@ from tasks.extensions.history.history_table import append_comparison, load_histo
 from tasks.extensions.history.prior import group_equal_runs, past_of_history
 from tasks.extensions.history.record_rows import alike_hash
 from tasks.ingest.given_logs import read_pair
-from tasks.records import ComparisonRecord, MetricDiff
-from tasks.store import Store, open_store
+from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
 STEP = "completed step: {}, seconds: {:.3f}, TFLOP/s/device: 91.900, Tokens/s/device: 13852.158, total_weights: 65536, loss: 8.000\n"  # fmt: skip # noqa: E501
@@ -125,28 +125,26 @@ def test_runs_that_count_as_equal(ingest: Ingest, store: Store) -> None:
     record = ingest(1.0, 1.0)
     plain, _ = read_runs(record, store)
     assert alike_hash(plain, record, "baseline") is None  # its log names no commit: it could be any
-    run = plain.model_copy(update={"commit": "c0ffee1"})
-    control, word = record.model_copy(update={"aa": True}), alike_hash(run, record, "baseline")
+    run = plain.replace(commit="c0ffee1")
+    control, word = record.replace(aa=True), alike_hash(run, record, "baseline")
     assert word is not None
-    assert alike_hash(run.model_copy(update={"arm": "x", "label": "x"}), record, "baseline") == word
-    assert alike_hash(run, record.model_copy(update={"id": "another"}), "baseline") == word
+    assert alike_hash(run.replace(arm="x", label="x"), record, "baseline") == word
+    assert alike_hash(run, record.replace(id="another"), "baseline") == word
     # logs may omit the setting in which the candidate differs, unless the comparison is a control
     assert alike_hash(run, record, "candidate") != word
     assert alike_hash(run, control, "candidate") == alike_hash(run, control, "baseline")
-    other_commit = run.model_copy(update={"commit": "c0ffee2"})
+    other_commit = run.replace(commit="c0ffee2")
     assert alike_hash(other_commit, record, "baseline") != word
     for changes, same in (
-        ({"environment": run.reading.environment.model_copy(update={"process_index": 7})}, True),
-        ({"environment": run.reading.environment.model_copy(update={"jax": "0.8.1"})}, False),
-        ({"parameters": run.reading.parameters.model_copy(update={"count": 7})}, False),
+        ({"environment": run.reading.environment.replace(process_index=7)}, True),
+        ({"environment": run.reading.environment.replace(jax="0.8.1")}, False),
+        ({"parameters": run.reading.parameters.replace(count=7)}, False),
         ({"config": {"run_name": "x", "base_output_directory": "/y"}}, True),
         ({"config": {"remat_policy": "full"}}, False),
     ):
-        other = run.model_copy(update={"reading": run.reading.model_copy(update=changes)})
+        other = run.replace(reading=run.reading.replace(**changes))
         assert (alike_hash(other, record, "baseline") == word) is same, changes
-    assert alike_hash(plain, control, "baseline") != alike_hash(
-        plain, control.model_copy(update={"id": "z"}), "baseline"
-    )
+    assert alike_hash(plain, control, "baseline") != alike_hash(plain, control.replace(id="z"), "baseline")
 
 
 def test_the_history_is_rebuilt_from_the_folders(ingest: Ingest, store: Store) -> None:

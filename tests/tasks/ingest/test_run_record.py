@@ -12,9 +12,12 @@ import pytest
 
 from tasks.ingest.log_causes import with_cause
 from tasks.ingest.run_record import adopt_run, build_record, read_metrics, read_run_log, with_full_disk
-from tasks.records import CheckpointProof, CodeVersion, LogError, RunPlan, RunReading
+from tasks.records.checkpoint_proof import CheckpointProof
+from tasks.records.log_reading import RunReading
+from tasks.records.plan import CodeVersion, RunPlan
+from tasks.records.run_end import LogError
 from tasks.resolve.plans import Request, resolve
-from tasks.store import RunDirectory
+from tasks.store.directories import RunDirectory
 from tests.tasks.ingest.conftest import LOG
 from tests.wording.sentences import Wording
 
@@ -146,7 +149,7 @@ def test_the_supervisors_note_of_the_memory_is_read(tmp_path: Path) -> None:
 
 
 def test_a_run_without_metrics_or_program(tmp_path: Path) -> None:
-    plan = resolve(Request(comparison="linen-vs-nnx"), tmp_path)[0].model_copy(update={"commit": None})
+    plan = resolve(Request(comparison="linen-vs-nnx"), tmp_path)[0].replace(commit=None)
     directory = RunDirectory(Path(plan.directory)).create()
     directory.log.write_text(LOG.format(code=1))
     record = build_record(plan, directory, RunReading(name="log", format="maxtext", exit_code=1), [])
@@ -199,15 +202,15 @@ def test_a_reused_run_has_the_names_of_the_present_request(
     edit, committed = "1" * 40, "2" * 40
     version = CodeVersion(name="feature", sha=committed, subject="the edit")
     before = make_plan("", tree="t", commit=edit, ref="your tree (a.py)", arm="branch")
-    plan = before.model_copy(update={"commit": committed, "ref": "feature", "version": version})
-    record = build_record(before, directory, reading_of(0), ()).model_copy(
-        update={"program": {"trainer": {"commit": edit, "source": "s"}}}
+    plan = before.replace(commit=committed, ref="feature", version=version)
+    record = build_record(before, directory, reading_of(0), ()).replace(
+        program={"trainer": {"commit": edit, "source": "s"}}
     )
     reused = adopt_run(record, plan)
     assert reused.plan is not None
     assert (reused.label, reused.commit, reused.plan.version) == ("feature · 222222222", committed, version)
     assert reused.program == {"trainer": {"commit": committed, "source": "s"}}
-    other = record.model_copy(update={"commit": "3" * 40, "program": {"trainer": {"commit": "3" * 40}}})
+    other = record.replace(commit="3" * 40, program={"trainer": {"commit": "3" * 40}})
     assert adopt_run(other, plan).program == other.program  # it ran another trainer than was planned
     assert adopt_run(other, plan).commit == "3" * 40
-    assert adopt_run(record, plan.model_copy(update={"tree": ""})) is record
+    assert adopt_run(record, plan.replace(tree="")) is record

@@ -14,8 +14,8 @@ from configs.read import CONFIG_ROOT
 from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
 from tasks.launch.processes import members
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 
 LAUNCHING = CONFIG_ROOT.parent / "docs" / "launching.md"
 

@@ -18,8 +18,11 @@ from tasks.launch import job
 from tasks.launch.backend import CAUSE_LINE, LaunchError
 from tasks.launch.job import find_obstacles
 from tasks.launch.logs import LogLine, watch
-from tasks.records import RunEnded, RunPlan
-from tasks.store import RunDirectory, Store, StoreError
+from tasks.records.log_reading import RunEnded
+from tasks.records.plan import RunPlan
+from tasks.store.atomic import StoreError
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store
 from tests.standins.batch.handle import BatchHandle
 from tests.standins.batch.settings import Batch
 from tests.wording.sentences import Wording

@@ -42,10 +42,10 @@ def test_missing_tools_and_clusters_are_reported(
 
 def test_devices_are_those_of_all_slices(wording: Wording) -> None:
     one = load_target("v6e-32")
-    wrong = one.model_copy(update={"launch": one.launch | {"num_slices": 2}})
+    wrong = one.replace(launch=one.launch | {"num_slices": 2})
     (found,) = find_obstacles(wrong, PLACE)
     assert "configs/targets/v6e-32.yml: " in found
     assert found.endswith("64 devices, not 32")
     wording("errors", found)
     two = {"launch": one.launch | {"num_slices": 2, "topology": "v6e:4x8"}, "topology": None, "devices": 64}
-    assert one.model_copy(update=two).launch_settings(PLACE).devices == 64
+    assert one.replace(**two).launch_settings(PLACE).devices == 64

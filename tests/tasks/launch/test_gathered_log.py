@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tasks.launch.gathered_log import GatheredLog
-from tasks.records import JobCause
+from tasks.records.plan import JobCause
 
 
 def gather(path: Path, lines: list[bytes], cause: JobCause | None, code: int | None) -> list[bytes]:

@@ -11,9 +11,10 @@ import pytest
 from tasks.launch import job
 from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.checkout import CheckoutError, check_checkout, make_checkout
-from tasks.store import RunDirectory, Store
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store
 
 type MakePlan = Callable[..., RunPlan]
 # bytecode that Python runs instead of the source if its recorded time and size match
@@ -74,6 +75,6 @@ def test_a_target_can_remove_the_network(
     with socket.create_server(("127.0.0.1", free_port())) as server:
         code = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]})); print('reached')"
         plan = make_plan(code)
-        log = run(plan.model_copy(update={"argv": (*words, *plan.argv)}), directory)
+        log = run(plan.replace(argv=(*words, *plan.argv)), directory)
     assert "unreachable" in log
     assert "reached\n" not in log

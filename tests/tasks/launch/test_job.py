@@ -23,10 +23,9 @@ from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
 from tasks.launch.processes import members
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, resolve
-from tasks.store import RunDirectory
-from tasks.store.directories import config_text
+from tasks.store.directories import RunDirectory, config_text
 
 from .conftest import wait_for
 
@@ -39,8 +38,8 @@ import json, os, signal, sys
 from pathlib import Path
 from tasks.launch.local import process_group
 from tasks.launch.job import launch_or_attach
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 plan = RunPlan.model_validate_json(sys.argv[2])
 handle = launch_or_attach(plan, RunDirectory(Path(plan.directory))).handle
 print(json.dumps({"pid": handle.pid, "alive": process_group.is_alive(handle)}), flush=True)

@@ -7,7 +7,7 @@ import pytest
 
 from tasks.launch import logs
 from tasks.launch.logs import list_earlier_logs, rejoin_attempts, rename_earlier_log
-from tasks.scrape import scrape_run, scrape_text
+from tasks.scrape.read_log import scrape_run, scrape_text
 
 
 def attempt(steps: Sequence[int], end: str) -> str:

@@ -12,9 +12,13 @@ import pytest
 
 from configs.read import CONFIG_ROOT
 from tasks.launch.owners import handles_of, own, turn_of, unforgotten
-from tasks.records import RunPlan, RunReading, RunRecord
-from tasks.store import RunDirectory, StoreError, open_store
+from tasks.records.log_reading import RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.store.atomic import StoreError
+from tasks.store.directories import RunDirectory
 from tasks.store.json_records import run_record_to_json
+from tasks.store.store import open_store
 
 type MakePlan = Callable[..., RunPlan]
 
@@ -195,7 +199,7 @@ def test_in_a_bucket_the_second_machine_finds_the_firsts_record(
 ) -> None:
     first, second, plan = machine("one"), machine("two"), make_plan("pass")
     with turn_of(plan, first, ("one",), life_of=unknown, wait=never):
-        written = record_of(first, exit_code=0).model_copy(update={"log": first.log_address})
+        written = record_of(first, exit_code=0).replace(log=first.log_address)
 
         def finish(why: str) -> None:
             first.write_record(written)

@@ -14,7 +14,7 @@ import pytest
 from tasks.launch.job import POLL_S
 from tasks.launch.local.launcher import read_growing
 from tasks.launch.logs import JobEvent, LogLine, watch
-from tasks.records import CheckpointCommitted, CheckpointStarted, RunEnded, StepCompleted
+from tasks.records.log_reading import CheckpointCommitted, CheckpointStarted, RunEnded, StepCompleted
 
 STEP = (
     "completed step: {0}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, "

@@ -14,8 +14,9 @@ from tasks.diff.compare_logs import archive, compare_pair
 from tasks.extensions.history.record_rows import history_rows
 from tasks.ingest.given_logs import read_pair
 from tasks.observe.kept_program import FOLDER, VARIABLE, keep_step_program, read_compiles
-from tasks.records import StepCompile
-from tasks.store import Store, StoreError
+from tasks.records.log_reading import StepCompile
+from tasks.store.atomic import StoreError
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 # a trainer whose last batch is shorter than the others

@@ -9,7 +9,7 @@ from tasks.diff.compare_logs import archive, compare_pair
 from tasks.extensions.history.page import title_of
 from tasks.extensions.history.record_rows import history_rows, run_values
 from tasks.ingest.given_logs import read_pair
-from tasks.store import Store
+from tasks.store.store import Store
 
 type Logs = Any
 

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from tasks.metrics.memory_metrics import DEVICE_GROWTH, HOST_GROWTH, HOST_PEAK, steady_growth
-from tasks.records import Measured, RunRecord
+from tasks.records.run import RunRecord
+from tasks.records.run_facts import Measured
 
 MIB = 2**20
 
@@ -50,7 +51,7 @@ def test_few_steps_or_gaps_have_no_growth(values: list[float | None], make_run: 
 
 def test_the_peak_is_the_trainers_else_the_supervisors(make_run: Callable[..., RunRecord]) -> None:
     own = with_column(make_run, "host_memory_peak_b", [2.0**29, 2.0**30])
-    assert value_of(HOST_PEAK, own.model_copy(update={"host_peak_b": 2**33})).text == "1.000"
+    assert value_of(HOST_PEAK, own.replace(host_peak_b=2**33)).text == "1.000"
     assert value_of(HOST_PEAK, make_run(record={"host_peak_b": 2**31})).text == "2.000"
     assert value_of(HOST_PEAK, make_run()).text == ""
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from tasks.metrics.compute_facts import with_facts
 from tasks.metrics.time_metrics import stalled
-from tasks.records import RunRecord
-from tasks.scrape import scrape_text
+from tasks.records.run import RunRecord
+from tasks.scrape.read_log import scrape_text
 
 type Logs = Any
 

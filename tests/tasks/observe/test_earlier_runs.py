@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tasks.observe.earlier_runs import name_cases
-from tasks.records import ChangeCoverage, RunPlan, UnseenLines
-from tasks.store import open_store
+from tasks.records.change import ChangeCoverage, UnseenLines
+from tasks.records.plan import RunPlan
+from tasks.store.store import open_store
 
 
 def plan(trainer: str) -> RunPlan:

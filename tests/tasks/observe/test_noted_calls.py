@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasks.observe.noted_calls import NOTE, add_calls
-from tasks.records import RunPlan
-from tasks.scrape import scrape_run
+from tasks.records.plan import RunPlan
+from tasks.scrape.read_log import scrape_run
 
 type MakePlan = Callable[..., RunPlan]
 LOG = """\

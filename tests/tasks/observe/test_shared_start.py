@@ -10,7 +10,7 @@ from tasks.launch.job import with_recording
 from tasks.launch.local import process_group
 from tasks.observe.kept_program import keep_step_program
 from tasks.observe.shared_start import read_start
-from tasks.records import RunPlan, SharedStart
+from tasks.records.plan import RunPlan, SharedStart
 from tests.wording.sentences import Wording
 
 type Planned = Callable[..., RunPlan]
@@ -28,12 +28,12 @@ def train(plan: RunPlan, *, recorded: bool = True) -> list[str]:
 
 def test_losses_equal_the_other_arms_in_every_digit(plan_of: Planned) -> None:
     first = plan_of("first")
-    kept = first.model_copy(update={"start": SharedStart()})
+    kept = first.replace(start=SharedStart())
     alone, other = train(first, recorded=False), train(plan_of("apart", words=("1",)))
     assert len(alone) == 3
     assert alone != other
     assert train(kept) == alone  # saving its start changes nothing
-    taking = plan_of("second", words=("1",)).model_copy(update={"start": SharedStart(taken_from="first")})
+    taking = plan_of("second", words=("1",)).replace(start=SharedStart(taken_from="first"))
     assert train(taking) == alone  # weights, and the batch of every step
     report = read_start(taking)
     assert report is not None
@@ -42,9 +42,9 @@ def test_losses_equal_the_other_arms_in_every_digit(plan_of: Planned) -> None:
 
 
 def test_a_different_shape_is_reported(plan_of: Planned) -> None:
-    train(plan_of("first").model_copy(update={"start": SharedStart()}))
+    train(plan_of("first").replace(start=SharedStart()))
     wider = plan_of("second", ("(WIDTH, 4)", "(WIDTH, 5)"), ("x[:, :4]", "x[:, :5]"))
-    taking = wider.model_copy(update={"start": SharedStart(taken_from="first")})
+    taking = wider.replace(start=SharedStart(taken_from="first"))
     assert len(train(taking)) == 3  # it trains anyway
     report = read_start(taking)
     assert report is not None
@@ -53,7 +53,7 @@ def test_a_different_shape_is_reported(plan_of: Planned) -> None:
 
 
 def test_without_a_stored_start_a_run_keeps_its_own(plan_of: Planned, wording: Wording) -> None:
-    taking = plan_of("second").model_copy(update={"start": SharedStart(taken_from="never ran")})
+    taking = plan_of("second").replace(start=SharedStart(taken_from="never ran"))
     assert train(taking) == train(plan_of("alone"), recorded=False)
     report = read_start(taking)
     assert report is not None
@@ -74,7 +74,7 @@ def test_the_program_of_the_step_is_kept(plan_of: Planned) -> None:
 
 
 def test_pods_have_no_common_folder(plan_of: Planned, wording: Wording) -> None:
-    plan = plan_of("second").model_copy(update={"backend": "xpk", "start": SharedStart(taken_from="first")})
+    plan = plan_of("second").replace(backend="xpk", start=SharedStart(taken_from="first"))
     assert "MAXVIEW_OBSERVE" not in with_recording(plan).environment
     report = read_start(plan)
     assert report is not None

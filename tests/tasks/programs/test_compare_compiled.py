@@ -10,7 +10,7 @@ import pytest
 
 from tasks.programs.compare_compiled import ProgramSide, compare_programs
 from tasks.programs.program_work import analyse_program
-from tasks.records import CompiledProgram
+from tasks.records.compiled import CompiledProgram
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "tests" / "samples" / "preflight"  # of tests/standins/preflight/faulty.py
@@ -65,7 +65,7 @@ def test_a_program_equals_itself(whole: ProgramSide) -> None:
 
 def test_unnamed_inputs_are_not_a_difference(whole: ProgramSide) -> None:
     faulty = read(SAMPLES / "wrong-sharding")
-    unnamed = faulty._replace(program=faulty.program.model_copy(update={"arrays": ()}))
+    unnamed = faulty._replace(program=faulty.program.replace(arrays=()))
     found = compare_programs(whole, unnamed).differences
     assert found
     assert not [one for one in found if one.what.startswith("inputs")]

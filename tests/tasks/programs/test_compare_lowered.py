@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from model.compile.stablehlo import transcribe
 from tasks.programs import compare_lowered as programs
 from tasks.programs.compare_lowered import compare_program_files
-from tasks.records import ProgramExplanation
+from tasks.records.explanation import ProgramExplanation
 
 type Step = Callable[..., Any]
 

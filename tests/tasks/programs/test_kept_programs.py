@@ -11,8 +11,11 @@ import pytest
 
 from tasks.diff.floors import floors_of, has_same_program
 from tasks.programs.kept_programs import compare_kept_programs, have_programs
-from tasks.records import Floor, ProgramExplanation, RunReading, RunRecord
-from tasks.store import Store
+from tasks.records.compared_case import Floor
+from tasks.records.explanation import ProgramExplanation
+from tasks.records.log_reading import RunReading
+from tasks.records.run import RunRecord
+from tasks.store.store import Store
 
 X = jax.ShapeDtypeStruct((4, 4), jnp.float32)
 

@@ -10,21 +10,13 @@ import pytest
 
 from tasks.diff.compare_logs import archive, compare_pair
 from tasks.ingest.given_logs import read_pair
-from tasks.records import (
-    ArmSummary,
-    ArrayDifference,
-    CheckpointDifference,
-    CheckpointProof,
-    ComparisonRecord,
-    Evidence,
-    Floor,
-    LogError,
-    MetricDiff,
-    NextStep,
-    Problem,
-    Source,
-)
-from tasks.store import open_store
+from tasks.records.checkpoint_proof import CheckpointProof, Problem
+from tasks.records.compared_case import ArmSummary, ComparisonRecord, Evidence, Floor, MetricDiff
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference
+from tasks.records.next_step import NextStep
+from tasks.records.run_end import LogError
+from tasks.records.shared_fields import Source
+from tasks.store.store import open_store
 
 type Lines = list[tuple[int, str]]
 
@@ -116,9 +108,9 @@ class Page:
         arms = read_pair([file])
         assert arms.case is not None
         baseline, *others = archive(arms, open_store(folder / "out"))
-        baseline = baseline.model_copy(update={"proofs": proofs})
+        baseline = baseline.replace(proofs=proofs)
         record = compare_pair([baseline, *others], case=arms.case, aa=False)
-        return record.model_copy(update={"comparison": comparison, "target": "v6e-32"})
+        return record.replace(comparison=comparison, target="v6e-32")
 
 
 def make_page(case: str, title: str, cells: str, logs: dict[str, tuple[str, str, str]]) -> Page:
@@ -182,7 +174,7 @@ def record_002(page_002: Page, tmp_path_factory: pytest.TempPathFactory) -> Comp
         Floor(name="same bits", holds=False, evidence="step 4: 8.459 and 8.458"),
         Floor(name="same checkpoint", holds=None, evidence="the checkpoints are not at hand"),
     )
-    return page_002.compare("main-vs-branch", tmp_path_factory.mktemp("page")).model_copy(update={"floors": floors})
+    return page_002.compare("main-vs-branch", tmp_path_factory.mktemp("page")).replace(floors=floors)
 
 
 @pytest.fixture(scope="session")
@@ -249,8 +241,8 @@ def make_row() -> Callable[..., MetricDiff]:
 @pytest.fixture
 def hostile_record(record_000: ComparisonRecord, record_002: ComparisonRecord, hostile: str) -> ComparisonRecord:
     """A record with hostile text in every external field, also in the proofs of checkpoints."""
-    proved = record_002.baseline.model_copy(update={"proofs": record_000.baseline.proofs})
-    return spoil(record_002.model_copy(update={"baseline": proved}), hostile)
+    proved = record_002.baseline.replace(proofs=record_000.baseline.proofs)
+    return spoil(record_002.replace(baseline=proved), hostile)
 
 
 @pytest.fixture
@@ -265,64 +257,55 @@ def spoil(record: ComparisonRecord, text: str) -> ComparisonRecord:
     place = record.rows[1].baseline_source or Source(line=1, offset=0)
 
     def arm(summary: ArmSummary, name: str) -> ArmSummary:
-        return summary.model_copy(
-            update={
-                **dict.fromkeys(("label", "branch", "commit", "jax", "started"), text),
-                "name": name,
-                "runs": (text,),
-                "cause_of_death": LogError(type=text, message=text, line=place.line, offset=place.offset),
-                "coverage": summary.coverage.model_copy(update={"unknown_keys": (text,)}),
-                "environment": summary.environment.model_copy(update={"device_kind": text, "mesh": {text: 2}}),
-                "checkpoints": tuple(event.model_copy(update={"path": text}) for event in summary.checkpoints),
-                "proofs": tuple(
-                    proof.model_copy(
-                        update={"path": text, "problems": (Problem(check="commit", path=text, message=text),)}
-                    )
-                    for proof in summary.proofs
-                ),
-            }
+        return summary.replace(
+            **dict.fromkeys(("label", "branch", "commit", "jax", "started"), text),
+            name=name,
+            runs=(text,),
+            cause_of_death=LogError(type=text, message=text, line=place.line, offset=place.offset),
+            coverage=summary.coverage.replace(unknown_keys=(text,)),
+            environment=summary.environment.replace(device_kind=text, mesh={text: 2}),
+            checkpoints=tuple(event.replace(path=text) for event in summary.checkpoints),
+            proofs=tuple(
+                proof.replace(path=text, problems=(Problem(check="commit", path=text, message=text),))
+                for proof in summary.proofs
+            ),
         )
 
     names = {record.baseline.name: f"a{text}", record.candidate.name: f"b{text}"}
     evidence = (Evidence(arm=f"a{text}", value=text, source=place),)
-    return record.model_copy(
-        update={
-            **dict.fromkeys(("comparison", "case", "target", "created", "question", "headline", "id"), text),
-            "next_step": NextStep(kind="by hand", argv=(text,), purpose=text, cost=text),
-            "checkpoints": CheckpointDifference(
-                step=0,
-                path=text,
-                other_path=text,
-                arrays=(
-                    ArrayDifference(role="parameter", names=(text,), dtype=text),
-                    ArrayDifference(role="other state", other_names=(text,), other_dtype=text),
-                ),
+    return record.replace(
+        **dict.fromkeys(("comparison", "case", "target", "created", "question", "headline", "id"), text),
+        next_step=NextStep(kind="by hand", argv=(text,), purpose=text, cost=text),
+        checkpoints=CheckpointDifference(
+            step=0,
+            path=text,
+            other_path=text,
+            arrays=(
+                ArrayDifference(role="parameter", names=(text,), dtype=text),
+                ArrayDifference(role="other state", other_names=(text,), other_dtype=text),
             ),
-            "baseline": arm(record.baseline, f"a{text}"),
-            "candidate": arm(record.candidate, f"b{text}"),
-            "findings": tuple(
-                f.model_copy(update={"kind": text, "message": text, "evidence": evidence}) for f in record.findings
-            ),
-            "rows": tuple(
-                row.model_copy(
-                    update=dict.fromkeys(
+        ),
+        baseline=arm(record.baseline, f"a{text}"),
+        candidate=arm(record.candidate, f"b{text}"),
+        findings=tuple(f.replace(kind=text, message=text, evidence=evidence) for f in record.findings),
+        rows=tuple(
+            row.replace(
+                **(
+                    dict.fromkeys(
                         ("title", "rule", "reason", "unit", "baseline_text", "candidate_text", "difference_text"), text
                     )
                     | {"threshold_text": text}
                 )
-                for row in record.rows
-            ),
-            "floors": tuple(floor.model_copy(update={"evidence": text}) for floor in record.floors),
-            "divergence": record.divergence
-            and record.divergence.model_copy(
-                update=dict.fromkeys(("metric", "baseline", "candidate", "precision"), text)
-            ),
-            "curves": tuple(c.model_copy(update={"arm": names[c.arm], "run_name": text}) for c in record.curves),
-            "stalls": {
-                names[name]: tuple(stall.model_copy(update={"cause": text}) for stall in stalls)
-                for name, stalls in record.stalls.items()
-            },
-        }
+            )
+            for row in record.rows
+        ),
+        floors=tuple(floor.replace(evidence=text) for floor in record.floors),
+        divergence=record.divergence
+        and record.divergence.replace(**dict.fromkeys(("metric", "baseline", "candidate", "precision"), text)),
+        curves=tuple(c.replace(arm=names[c.arm], run_name=text) for c in record.curves),
+        stalls={
+            names[name]: tuple(stall.replace(cause=text) for stall in stalls) for name, stalls in record.stalls.items()
+        },
     )
 
 

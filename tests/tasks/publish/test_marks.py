@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from configs.verdict_rules import load_verdict_rules
-from tasks.diff import diff
+from tasks.diff.compare_runs import diff
 from tasks.metrics.compute_facts import with_facts
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.markdown.artifacts import summary_markdown
@@ -22,20 +22,12 @@ from tasks.publish.markdown.proofs import proof_rows, proofs_markdown
 from tasks.publish.terminal.checkpoint_report import print_difference, show_proofs
 from tasks.publish.terminal.floors_table import render_floors
 from tasks.publish.terminal.report import render_brief, render_details
-from tasks.records import (
-    STEP_SCHEMA,
-    ArrayDifference,
-    CheckpointDifference,
-    CheckpointEvent,
-    CheckpointProof,
-    ComparisonRecord,
-    Coverage,
-    NightPlan,
-    NightRecord,
-    RunReading,
-    RunRecord,
-    ValueDifference,
-)
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointProof
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference, ValueDifference
+from tasks.records.log_reading import STEP_SCHEMA, Coverage, RunReading
+from tasks.records.night import NightPlan, NightRecord
+from tasks.records.run import RunRecord
 
 STEPS = 8
 ARRAYS = {"arrays": {"params/w": "d1g357"}}
@@ -104,13 +96,13 @@ def without(name: str) -> Callable[[RunRecord], RunRecord]:
     def change(run: RunRecord) -> RunRecord:
         if name.startswith("program."):
             program = {key: value for key, value in run.program.items() if key != name.removeprefix("program.")}
-            return run.model_copy(update={"program": program})
+            return run.replace(program=program)
         part, _, field = name.rpartition(".")
         holder = run.reading if part else run
         blank = type(holder).model_fields[field].get_default(call_default_factory=True)
         if part:
-            return run.model_copy(update={"reading": run.reading.model_copy(update={field: blank})})
-        return run.model_copy(update={field: blank})
+            return run.replace(reading=run.reading.replace(**{field: blank}))
+        return run.replace(**{field: blank})
 
     return change
 
@@ -150,8 +142,8 @@ def test_a_dead_run_proves_nothing_about_the_steps_that_it_lacks() -> None:
     """The candidate died at step 4 of 8, with equal losses so far."""
     living, dead = (make_run(arm) for arm in ("linen", "nnx"))
     assert dead.metrics is not None
-    reading = dead.reading.model_copy(update={"steps": dead.reading.steps.head(4), "exit_code": 1})
-    dead = dead.model_copy(update={"metrics": dead.metrics.head(4), "program": {}, "reading": reading})
+    reading = dead.reading.replace(steps=dead.reading.steps.head(4), exit_code=1)
+    dead = dead.replace(metrics=dead.metrics.head(4), program={}, reading=reading)
     rules = load_verdict_rules("linen-vs-nnx", "cpu")
     record = diff([living], [dead], comparison="linen-vs-nnx", case="01_base", target="cpu", rules=rules)
     assert record.candidate.has_died
@@ -164,25 +156,25 @@ def test_a_dead_run_proves_nothing_about_the_steps_that_it_lacks() -> None:
 @pytest.mark.parametrize("empty", [{}, {"arrays": {}}, {"arrays": None}])
 def test_an_empty_digest_proves_no_bits(empty: dict[str, Any]) -> None:
     for name in ("initial_state", "state"):
-        record = compare(lambda run, name=name: run.model_copy(update={"program": run.program | {name: empty}}))
+        record = compare(lambda run, name=name: run.replace(program=run.program | {name: empty}))
         assert "same bits" not in marks_of(record), name
 
 
 def test_an_empty_hash_proves_no_program() -> None:
-    record = compare(lambda run: run.model_copy(update={"program": run.program | {"stablehlo_sha256": ""}}))
+    record = compare(lambda run: run.replace(program=run.program | {"stablehlo_sha256": ""}))
     assert "same program" not in marks_of(record)
 
 
 def test_metrics_without_values_prove_no_bits() -> None:
-    record = compare(lambda run: run.model_copy(update={"metrics": pl.DataFrame({"step": range(STEPS)})}))
+    record = compare(lambda run: run.replace(metrics=pl.DataFrame({"step": range(STEPS)})))
     assert "same bits" not in marks_of(record)
-    record = compare(lambda run: run.model_copy(update={"metrics": run.metrics.head(0)}))
+    record = compare(lambda run: run.replace(metrics=run.metrics.head(0)))
     assert "same bits" not in marks_of(record)
 
 
 def test_a_checkpoint_without_checks_is_not_proved(capsys: pytest.CaptureFixture[str]) -> None:
-    blank = PROOF.model_copy(update={"checks": (), "levels": (), "arrays": 0, "files": 0})
-    record = compare(lambda run: run.model_copy(update={"proofs": (blank,)}), checkpoints=None)
+    blank = PROOF.replace(checks=(), levels=(), arrays=0, files=0)
+    record = compare(lambda run: run.replace(proofs=(blank,)), checkpoints=None)
     assert "a proved checkpoint" not in marks_of(record)
     assert "✓" not in proofs_markdown([blank])
     assert "✓" not in proof_rows([blank])[0]["state"]
@@ -191,15 +183,15 @@ def test_a_checkpoint_without_checks_is_not_proved(capsys: pytest.CaptureFixture
 
 
 def test_a_comparison_of_no_array_is_not_equal(capsys: pytest.CaptureFixture[str]) -> None:
-    for blank in (EQUAL.model_copy(update={"arrays": ()}), None):
+    for blank in (EQUAL.replace(arrays=()), None):
         record = compare(checkpoints=blank)
         assert "equal checkpoints" not in marks_of(record)
-    print_difference(EQUAL.model_copy(update={"arrays": ()}), as_json=False)
+    print_difference(EQUAL.replace(arrays=()), as_json=False)
     assert "✓" not in capsys.readouterr().out
 
 
 def test_nothing_is_not_sound() -> None:
-    for proofs in ([], [PROOF.model_copy(update={"ok": False, "retired": True})]):
+    for proofs in ([], [PROOF.replace(ok=False, retired=True)]):
         assert "✓" not in proofs_markdown(proofs)
         assert "all sound" not in proofs_markdown(proofs)
 

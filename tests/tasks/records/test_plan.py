@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pydantic import TypeAdapter
 
 from tasks.launch.local.handle import LocalHandle
-from tasks.records import RunPlan
-from tasks.records.plan import StoredHandle
+from tasks.records.plan import RunPlan, StoredHandle
 
 
 def test_a_plan_with_settings_under_the_backends_name_is_read(make_plan: Callable[..., RunPlan]) -> None:

@@ -3,8 +3,9 @@
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from tasks.records import Observation, ProgramWork, TensorComparison, TimeExplanation, Work
-from tasks.records.compiled import CollectiveSum, ProgramComparison
+from tasks.records.compiled import CollectiveSum, ProgramComparison, ProgramWork, Work
+from tasks.records.explanation import TimeExplanation
+from tasks.records.observation import Observation, TensorComparison
 
 TIMES = {"sentence": "", "steps": [9, 9], "step_s": [1.0, 1.0]}
 PROGRAMS = {"topology": "v6e:4x8", "devices": 32, "hbm_bytes": 1, "differences": []}

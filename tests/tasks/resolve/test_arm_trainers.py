@@ -11,7 +11,7 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.records import ArmOverrides, RunPlan
+from tasks.records.plan import ArmOverrides, RunPlan
 from tasks.resolve.arm_trainers import apply_options, prepare_trainers
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve

@@ -9,7 +9,7 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.records import ArmOverrides
+from tasks.records.plan import ArmOverrides
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.refs import resolve_ref
 

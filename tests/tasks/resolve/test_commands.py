@@ -34,7 +34,7 @@ def test_a_device_without_its_jax_plugin(target: str, python: str | None, report
     with pytest.raises(ConfigError) as refused:
         make_command(place, bare, config, arm="nnx")
     assert reported in str(refused.value)
-    able = bare.model_copy(update={"versions": bare.versions | {"libtpu": "1", "jax-cuda12-plugin": "1"}})
+    able = bare.replace(versions=bare.versions | {"libtpu": "1", "jax-cuda12-plugin": "1"})
     command = make_command(place, able, config, arm="nnx")
     assert command.invoke(NOWHERE).argv[:3] == (able.python, "-m", "model.train")
 

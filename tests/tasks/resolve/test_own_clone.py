@@ -9,7 +9,7 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.extensions.bisect.points import find_span
-from tasks.records import ArmOverrides
+from tasks.records.plan import ArmOverrides
 from tasks.resolve import arm_trainers, own_clone
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.options import BisectOptions
@@ -87,7 +87,7 @@ def test_in_another_clone_the_comparison_that_fits_is_named(
     with pytest.raises(ConfigError, match=r"`trainer: command` and `repository: .*/mine`") as refused:
         compare()
     assert len(refused.value.problems) == 1  # not one for each arm
-    spec = load_comparison("main-vs-branch").model_copy(update={"name": "mine", "repository": str(tmp_path / "mine")})
+    spec = load_comparison("main-vs-branch").replace(name="mine", repository=str(tmp_path / "mine"))
     monkeypatch.setattr(own_clone, "list_names", lambda _: ["mine"])
     monkeypatch.setattr(own_clone, "load_comparison", lambda _: spec)
     with pytest.raises(ConfigError, match=r"compare it with: maxview compare mine$"):

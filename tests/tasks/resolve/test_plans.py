@@ -18,7 +18,7 @@ from configs.installed import source_digest, trainer_commit
 from configs.names import list_names
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
-from tasks.records import Invocation, RunPlan
+from tasks.records.plan import Invocation, RunPlan
 from tasks.resolve.arm_config import find_unfit_cases, resolve_config
 from tasks.resolve.commands import Command
 from tasks.resolve.options import CompareOptions
@@ -174,7 +174,7 @@ def test_every_run_of_a_request_has_its_own_identity_and_name() -> None:
 
 
 CHECKOUT = MaxviewTrainer(commit="c0ffee", dirty=False, versions={"jax": "1"})
-WITH_SOURCE = CHECKOUT.model_copy(update={"versions": {"jax": "1", "trainer source": "x"}})
+WITH_SOURCE = CHECKOUT.replace(versions={"jax": "1", "trainer source": "x"})
 CHANGED: dict[str, object] = {
     # another valid value for every key that may change a result
     "hardware": "tpu", "pure_nnx": True, "steps": 21, "base_emb_dim": 32, "base_num_query_heads": None,
@@ -204,7 +204,7 @@ def identity_of(config: TrainConfig | None = None, **changes: Any) -> str:
     spec, target = load_comparison("linen-vs-nnx"), load_target("cpu")
     resolved = resolve_config(spec, target, case="01_base", arm="linen")
     if config is not None:
-        resolved = resolved.model_copy(update={"config": config})
+        resolved = resolved.replace(config=config)
     given: dict[str, Any] = {"case": "01_base", "arm": "linen", "repeat": 0, "out": OUT}
     command = Command(changes.pop("checkout", CHECKOUT), lambda _: Invocation(argv=("train",)))
     request = Request(comparison="linen-vs-nnx", fresh=changes.pop("fresh", ""))
@@ -219,7 +219,8 @@ def test_the_table_of_changes_has_every_key() -> None:
 def test_identity_changes_with_every_config_value(key: str) -> None:
     config = resolve_config(load_comparison("linen-vs-nnx"), load_target("cpu"), case="01_base", arm="linen").config
     assert getattr(config, key) != CHANGED[key]
-    changed = config.model_copy(update={key: CHANGED[key]})
+    config = config.replace(num_experts=8) if key == "num_experts_per_tok" else config  # at most one per expert
+    changed = config.replace(**{key: CHANGED[key]})
     assert identity_of(changed) != identity_of(config)
 
 
@@ -228,7 +229,7 @@ def test_identity_does_not_depend_on_the_output_folder(key: str) -> None:
     config = resolve_config(load_comparison("linen-vs-nnx"), load_target("cpu"), case="01_base", arm="linen").config
     other: object = False if key == "log_config" else "other"
     assert getattr(config, key) != other
-    assert identity_of(config.model_copy(update={key: other})) == identity_of(config)
+    assert identity_of(config.replace(**{key: other})) == identity_of(config)
 
 
 def test_other_inputs_of_the_identity() -> None:
@@ -239,17 +240,17 @@ def test_other_inputs_of_the_identity() -> None:
         identity_of(fresh="again"),
         identity_of(checkout=MaxviewTrainer(commit="c0ffee", dirty=False, versions={"jax": "2"})),
         identity_of(checkout=WITH_SOURCE),
-        identity_of(target=target.model_copy(update={"environment": {"XLA_FLAGS": "--other"}})),
-        identity_of(target=target.model_copy(update={"devices": 2})),
-        identity_of(target=target.model_copy(update={"name": "other"})),
+        identity_of(target=target.replace(environment={"XLA_FLAGS": "--other"})),
+        identity_of(target=target.replace(devices=2)),
+        identity_of(target=target.replace(name="other")),
     ]
     assert len({base, *different}) == 1 + len(different)
     same = [
         identity_of(out=Path("/other")),
         identity_of(arm="other name"),
         identity_of(case="other name"),
-        identity_of(checkout=CHECKOUT.model_copy(update={"commit": "another", "dirty": True})),  # the source is equal
-        identity_of(target=target.model_copy(update={"time_limit_s": 1})),
+        identity_of(checkout=CHECKOUT.replace(commit="another", dirty=True)),  # the source is equal
+        identity_of(target=target.replace(time_limit_s=1)),
     ]
     assert {base} == set(same)
 

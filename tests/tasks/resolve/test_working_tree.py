@@ -15,12 +15,12 @@ from configs.errors import ConfigError
 from configs.nightly import NightlyComparison
 from tasks.extensions.bisect.points import find_span
 from tasks.extensions.nightly.plan_night import pin_arms
-from tasks.records import ArmOverrides, RunPlan
+from tasks.records.plan import ArmOverrides, RunPlan
 from tasks.resolve import working_tree
 from tasks.resolve.options import BisectOptions
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.working_tree import describe_version, find_source, resolve_version
-from tasks.store import open_store
+from tasks.store.store import open_store
 from tests.wording.sentences import Wording
 
 type Git = Callable[..., str]
@@ -270,4 +270,4 @@ def test_a_bisection_and_a_night_take_commits_only(clone: Path, git: Git, wordin
     arms = pin_arms(load_comparison("main-vs-branch"), item, None)
     assert arms.branch == f"HEAD:{git('rev-parse', 'HEAD')}"
     with pytest.raises(ConfigError, match="only compare and preflight take it"):
-        pin_arms(load_comparison("main-vs-branch"), item.model_copy(update={"branch": "."}), None)
+        pin_arms(load_comparison("main-vs-branch"), item.replace(branch="."), None)

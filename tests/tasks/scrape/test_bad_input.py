@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.scrape import LogFormatError, scrape, scrape_chunks, scrape_run, scrape_text
+from tasks.scrape.read_log import scrape, scrape_chunks, scrape_run, scrape_text
+from tasks.scrape.window import LogFormatError
 from tests.wording.sentences import Wording
 
 

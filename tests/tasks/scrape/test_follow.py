@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.records import CheckpointCommitted, CheckpointStarted, LogEvent, RunEnded, StepCompleted
-from tasks.scrape import LogFollower, scrape_text
+from tasks.records.log_reading import CheckpointCommitted, CheckpointStarted, LogEvent, RunEnded, StepCompleted
+from tasks.scrape.follow import LogFollower
+from tasks.scrape.read_log import scrape_text
 from tasks.scrape.wrappings import unwrap
 from tasks.scrape.wrappings.lines import Cleaner
 

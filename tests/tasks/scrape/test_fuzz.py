@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.scrape import LogFollower, scrape_text
+from tasks.scrape.follow import LogFollower
+from tasks.scrape.read_log import scrape_text
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\nValueError: shapes'
 
@@ -88,8 +89,8 @@ def test_the_judge_detects_a_wrong_number(fuzzing: Any) -> None:
     reading = scrape_text(written.text, name="x")
     assert list(fuzzing.judge(written, written.text, reading)) == []
     run = reading.runs[0]
-    other = run.model_copy(update={"steps": run.steps.with_columns(loss=run.steps["loss"] + 1)})
-    assert len(list(fuzzing.judge(written, written.text, reading.model_copy(update={"runs": (other,)})))) > 0
+    other = run.replace(steps=run.steps.with_columns(loss=run.steps["loss"] + 1))
+    assert len(list(fuzzing.judge(written, written.text, reading.replace(runs=(other,))))) > 0
 
 
 def test_the_judge_accepts_only_undetectable_damage(fuzzing: Any) -> None:
@@ -100,10 +101,8 @@ def test_the_judge_accepts_only_undetectable_damage(fuzzing: Any) -> None:
     (run,) = reading.runs
     assert (run.steps["step"].to_list(), run.config) == ([0], {"steps": "7"})
     assert list(fuzzing.judge(written, data, reading)) == []
-    lost = run.model_copy(
-        update={"steps": run.steps.with_columns(loss=run.steps["loss"] + 1), "config": {"steps": "8"}}
-    )
-    wrong = list(fuzzing.judge(written, data, reading.model_copy(update={"runs": (lost,)})))
+    lost = run.replace(steps=run.steps.with_columns(loss=run.steps["loss"] + 1), config={"steps": "8"})
+    wrong = list(fuzzing.judge(written, data, reading.replace(runs=(lost,))))
     assert {"'Config param steps: 8' stands nowhere"} <= set(wrong)
     assert any(text.startswith("row 1 is in the text, was not read") for text in wrong)
 

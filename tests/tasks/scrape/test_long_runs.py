@@ -5,7 +5,7 @@ With an unbounded repetition in a pattern, each of these would take minutes.
 
 import pytest
 
-from tasks.scrape import scrape_text
+from tasks.scrape.read_log import scrape_text
 
 ROWS = {
     "megatron": b"------------------------ arguments ------------------------\n  accumulate ...... False\n"

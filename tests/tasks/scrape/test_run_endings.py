@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tasks.records import RunReading
-from tasks.scrape import scrape_text
+from tasks.records.log_reading import RunReading
+from tasks.scrape.read_log import scrape_text
 
 PATH = "gs://b/run/checkpoints"
 SAVING = "[process={process}] Saving checkpoint at step {step}"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.scrape import scrape
 from tasks.scrape.dialects import DIALECTS
+from tasks.scrape.read_log import scrape
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 

@@ -10,8 +10,8 @@ import pytest
 
 from tasks.publish.page.log_lines import stream_lines
 from tasks.publish.terminal.scrape_output import json_text
-from tasks.records import LogReading, RunReading
-from tasks.scrape import scrape
+from tasks.records.log_reading import LogReading, RunReading
+from tasks.scrape.read_log import scrape
 
 FILES = {"000": "000_1ada0a1f0c04a8c8.txt", "001": "001_684b1c9e3a214010.txt", "002": "002_2f609e8cddb2312c.txt"}
 RUNS = {

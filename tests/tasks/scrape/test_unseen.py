@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from tasks.records import RunReading, StepCompleted
-from tasks.scrape import LogFollower, LogFormatError, scrape_text
+from tasks.records.log_reading import RunReading, StepCompleted
+from tasks.scrape.follow import LogFollower
+from tasks.scrape.read_log import scrape_text
+from tasks.scrape.window import LogFormatError
 
 TITAN = "[rank0]:[titan] 2025-06-01 10:00:0{n},123 - root - INFO - step: {n:2d}  loss: {loss:8.5f}  grad_norm:  1.2500  memory:  1.95GiB(2.05%)  tps: 30,768  tflops: 5.00  mfu: 0.50%"  # noqa: E501
 MEGATRON = " iteration        {n}/      20 | consumed samples:           16 | elapsed time per iteration (ms): 4493.2 | learning rate: 0.000E+00 | global batch size:    16 | lm loss: 1.000000E+01 | loss scale: 1.0 | number of skipped iterations:   0 | number of nan iterations:   0 |"  # noqa: E501

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.services.costs import AFTER, RUN, note_cost, tell_cost
 
 FIELDS = {

@@ -41,7 +41,7 @@ def server(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[tuple[Kept,
     (tmp_path / f"{up.SERVER}.json").write_text(kept.model_dump_json())
     place = up.Place(state=tmp_path, out=str(tmp_path), port=port)
     owner = up.home_and_database_of({"PREFECT_HOME": str(tmp_path / "one")})
-    (tmp_path / up.PLACE_FILE).write_text(place.model_copy(update=owner).model_dump_json())
+    (tmp_path / up.PLACE_FILE).write_text(place.replace(**owner).model_dump_json())
     yield kept, place
     process.kill()
     process.communicate()
@@ -53,7 +53,7 @@ def test_a_port_belongs_to_the_server_that_bound_it(server: tuple[Kept, up.Place
     other = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         boot, created = start_of(other.pid)
-        silent = kept.model_copy(update={"pid": other.pid, "created": created, "boot": boot})
+        silent = kept.replace(pid=other.pid, created=created, boot=boot)
         assert not up.listens(silent, place.port)  # another process answers there
     finally:
         other.kill()

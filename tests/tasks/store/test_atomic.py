@@ -13,7 +13,8 @@ from contextlib import suppress
 import pytest
 
 from tasks.publish.page.replace_text import replace_text
-from tasks.store import RunDirectory, StoreError, write_atomically
+from tasks.store.atomic import StoreError, write_atomically
+from tasks.store.directories import RunDirectory
 
 
 def test_text_arrives_byte_for_byte(tmp_path):
@@ -89,7 +90,7 @@ def test_kill_9_during_writing_leaves_a_complete_file(tmp_path):
     path = tmp_path / "record.json"
     texts = ["a" * 3_000_000, "b" * 5_000_000]
     program = (
-        "import sys; from tasks.store import write_atomically\n"
+        "import sys; from tasks.store.atomic import write_atomically\n"
         "while True:\n"
         "    for letter, n in (('a', 3_000_000), ('b', 5_000_000)):\n"
         "        write_atomically(sys.argv[1], letter * n)\n"

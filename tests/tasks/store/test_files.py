@@ -6,7 +6,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from tasks.store import StoreError
+from tasks.store.atomic import StoreError
 from tasks.store.files import AlreadyThereError, Files
 from tasks.store.gcs import GcsFiles
 from tests.wording.sentences import Wording

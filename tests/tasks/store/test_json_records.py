@@ -11,22 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from tasks.records import (
-    STEP_SCHEMA,
-    ArmSummary,
-    CheckpointProof,
-    ComparisonRecord,
-    Coverage,
-    Curve,
-    LogError,
-    MetricDiff,
-    Problem,
-    RunReading,
-    RunRecord,
-)
 from tasks.records.change import RanLines
-from tasks.store import Store, StoreError
+from tasks.records.checkpoint_proof import CheckpointProof, Problem
+from tasks.records.compared_case import ArmSummary, ComparisonRecord, Curve, MetricDiff
+from tasks.records.log_reading import STEP_SCHEMA, Coverage, RunReading
+from tasks.records.run import RunRecord
+from tasks.records.run_end import LogError
+from tasks.store.atomic import StoreError
 from tasks.store.json_records import run_record_from_json, run_record_to_json
+from tasks.store.store import Store
 
 
 def record(**changes: Any) -> RunRecord:
@@ -159,7 +152,7 @@ def test_a_whole_record_is_read_back_from_the_store(tmp_path):
     back = run.read_record()
     assert back is not None
     assert back.log == str(run.log)  # the name of its folder, whatever the file contains
-    assert_same(before, back.model_copy(update={"log": before.log}))
+    assert_same(before, back.replace(log=before.log))
     assert_frame_equal(before.reading.steps, back.reading.steps)
     assert back.proofs == before.proofs
     assert back.reading.error == before.reading.error

@@ -8,13 +8,14 @@ import pytest
 
 from configs.read import CONFIG_ROOT
 from tasks.launch.cluster.handle import ClusterHandle
-from tasks.records import RunReading, RunRecord
-from tasks.store import Store, StoreError, check_writable, open_store
+from tasks.records.log_reading import RunReading
+from tasks.records.run import RunRecord
+from tasks.store.atomic import StoreError
 from tasks.store.claims import TakenError
 from tasks.store.gcs import GcsFiles
 from tasks.store.json_records import run_record_to_json
 from tasks.store.mirror import name_store
-from tasks.store.store import Mirror
+from tasks.store.store import Mirror, Store, check_writable, open_store
 from tests.wording.sentences import Wording
 
 
@@ -138,7 +139,7 @@ def test_another_machine_continues_from_the_uploaded_files(machine, make_plan) -
     assert not second.log.exists()
     with pytest.raises(StoreError, match="taken over"):  # so no job of it is started there again
         first.write_handle(handle)
-    later = handle.model_copy(update={"job_name": "a-3"})
+    later = handle.replace(job_name="a-3")
     second.write_handle(later)
     assert first.read_handle() == later
 

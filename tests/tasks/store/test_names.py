@@ -4,7 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tasks.store import Store, StoreError, check_name, safe_name
+from tasks.store.atomic import StoreError
+from tasks.store.names import check_name, safe_name
+from tasks.store.store import Store
 
 BAD = [
     "",

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tasks.launch.local.handle import LocalHandle
-from tasks.records import RunPlan
-from tasks.store import Store, StoreError, check_writable, open_store
+from tasks.records.plan import RunPlan
+from tasks.store.atomic import StoreError
+from tasks.store.store import Store, check_writable, open_store
 
 
 def plan(run_name: str = "linen-1", **changes: object) -> RunPlan:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from flows.cli.app import call_command
-from tasks.records import ArrayDifference, RunReading, RunRecord
-from tasks.store import open_store
+from tasks.records.compared_checkpoints import ArrayDifference
+from tasks.records.log_reading import RunReading
+from tasks.records.run import RunRecord
+from tasks.store.store import open_store
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.array_pairs import meaning_of_array, pair_arrays
 from tasks.verify.compare_checkpoints import compare_arms, compare_checkpoints, find_common
@@ -24,7 +26,7 @@ UNROLLED = ARRAYS + 3 * 3 * 2  # the three arrays of the layers are nine arrays,
 
 
 def run(arm: str, folder: Path, **proof: object) -> RunRecord:
-    proofs = tuple(found.model_copy(update=proof) for found in verify_checkpoints(folder))
+    proofs = tuple(found.replace(**proof) for found in verify_checkpoints(folder))
     reading = RunReading(name=arm, format="maxview")
     return RunRecord(plan=None, arm=arm, label=arm, commit=None, log="", reading=reading, proofs=proofs)
 

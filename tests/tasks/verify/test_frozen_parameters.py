@@ -10,8 +10,8 @@ import pytest
 from tasks.diff.arms import ArmRuns
 from tasks.diff.assemble_case import with_frozen
 from tasks.diff.state_rows import find_untrained
-from tasks.records import RunRecord
-from tasks.store import open_store
+from tasks.records.run import RunRecord
+from tasks.store.store import open_store
 from tasks.verify.compare_checkpoints import find_frozen
 from tasks.verify.verification import verify_checkpoints
 from tests.tasks.diff.conftest import make_run as build_run
@@ -37,7 +37,7 @@ def test_parameters_of_equal_bits_were_not_trained(runs: list[RunRecord], tmp_pa
     store = open_store(tmp_path / "out")
     assert find_frozen(runs[0], store) == ((EMBEDDING,), (*KERNELS, EMBEDDING))
     assert find_frozen(runs[1], store) == ((*KERNELS, EMBEDDING), (*KERNELS, EMBEDDING))
-    one = runs[0].model_copy(update={"proofs": runs[0].proofs[:1]})
+    one = runs[0].replace(proofs=runs[0].proofs[:1])
     assert find_frozen(one, store) is None
 
 
@@ -55,7 +55,7 @@ def test_digests_and_other_names_leave_the_checkpoints_unread(
 ) -> None:
     if change == "digests":
         program: dict[str, Any] = {"state": {"arrays": {"x": "01"}}}
-        runs[0] = runs[0].model_copy(update={"program": program})
+        runs[0] = runs[0].replace(program=program)
         monkeypatch.setattr("tasks.diff.assemble_case.find_frozen", lambda *_: pytest.fail("was read"))
     else:
         names = iter([((), ("a",)), ((), ("b",))])

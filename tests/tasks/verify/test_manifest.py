@@ -8,7 +8,7 @@ import google_crc32c
 import pytest
 from etils import epath
 
-from tasks.store import StoreError
+from tasks.store.atomic import StoreError
 from tasks.verify.manifest import check_manifest, checksum_files, manifest_path
 from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 

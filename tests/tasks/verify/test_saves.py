@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from tasks.records import CheckpointEvent, CheckpointProof, RunReading, RunRecord
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointProof
+from tasks.records.log_reading import RunReading
+from tasks.records.run import RunRecord
 from tasks.verify.saves import lives_of
 
 PLACE = "/out/runs/linen-r0/checkpoints"

@@ -8,7 +8,7 @@ import pytest
 from etils import epath
 
 from tasks.publish.markdown.proofs import list_wrong, proof_rows, proofs_headline, proofs_markdown
-from tasks.records import CheckpointProof
+from tasks.records.checkpoint_proof import CheckpointProof
 from tasks.verify.layout import CheckpointError
 from tasks.verify.manifest import manifest_path
 from tasks.verify.steps_to_prove import find_steps_since, find_unverified, proof_path, prove

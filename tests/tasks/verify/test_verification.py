@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.records import LEVELS, CheckpointProof
+from tasks.records.checkpoint_proof import LEVELS, CheckpointProof
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.layout import find_steps
 from tasks.verify.verification import tree_digest, verify_checkpoint, verify_checkpoints

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tasks.records import CheckpointEvent, CheckpointState, Restore
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointState, Restore
 from tasks.scrape.prefixes import iso_time, prefix_before
 from tasks.scrape.window import Window, text_of
 
@@ -161,7 +161,7 @@ class RestoreLog:
                 read = Restore(step=_step_of(path), path=path, **place)
                 # whether MaxText announced this restore
                 if last and not last[0].finished and last[0].step in (read.step, None):
-                    read = last[0].model_copy(update={"path": last[0].path or read.path, "step": read.step})
+                    read = last[0].replace(path=last[0].path or read.path, step=read.step)
                     self.restores.pop()
                 self.restores.append(read)
             case "restore_done":
@@ -178,16 +178,18 @@ class RestoreLog:
             steps = [read.step]
         index = -1 - steps.index(read.step)
         restore = self.restores[index]
-        self.restores[index] = restore.model_copy(update={
-            "path": restore.path or read.path, "seconds": restore.seconds if read.seconds is None else read.seconds,
-            "finished": True, "finished_line": restore.finished_line or read.line,
-        })  # fmt: skip
+        self.restores[index] = restore.replace(
+            path=restore.path or read.path,
+            seconds=restore.seconds if read.seconds is None else read.seconds,
+            finished=True,
+            finished_line=restore.finished_line or read.line,
+        )
 
     def events(self, last_step: int) -> tuple[Restore, ...]:
         """Return the restores; `last_step`: offset of the last step line, -1 without one."""
         return tuple(
             # a restore that steps follow has finished
-            read.model_copy(update={"finished": True}) if read.offset < last_step else read
+            read.replace(finished=True) if read.offset < last_step else read
             for read in self.restores
         )
 

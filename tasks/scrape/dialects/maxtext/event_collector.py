@@ -12,7 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from tasks.records import Source, Wait, decide_fate
+from tasks.records.log_reading import Wait
+from tasks.records.run_end import decide_fate
+from tasks.records.shared_fields import Source
 from tasks.scrape.dialects.dialect import EventCollector, Match
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog, Save
 from tasks.scrape.dialects.maxtext.facts import FactCollector

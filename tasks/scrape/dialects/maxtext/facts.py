@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tasks.records import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters, Source, StepCompile
+from tasks.records.log_reading import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters, StepCompile
+from tasks.records.shared_fields import Source
 from tasks.scrape.prefixes import parse_date, prefix_before
 from tasks.scrape.window import Window, text_of
 
@@ -93,9 +94,9 @@ class FactCollector:
             case "memory" if self._memory.source is None:
                 sizes = ("total_gb", "output_gb", "temp_gb", "argument_gb", "host_temp_gb")
                 printed = {size: float(text) for size, text in zip(sizes, texts, strict=True) if text is not None}
-                self._memory = self._memory.model_copy(update={**printed, "source": source})
+                self._memory = self._memory.replace(**printed, source=source)
             case "no_memory" if self._memory.unavailable is None:
-                self._memory = self._memory.model_copy(update={"unavailable": first})
+                self._memory = self._memory.replace(unavailable=first)
             case "device_memory":
                 self._take_device(match, window.place(match.start()))
             case "parameters" if self._parameters.source is None:
@@ -136,8 +137,8 @@ class FactCollector:
         """Return the facts as fields of a `RunReading`."""
         return {
             "environment": Environment(**self._environment, mesh=self._mesh()), "flops": self.flops,
-            "memory": self._memory.model_copy(update={"devices": tuple(self._device_memory.values())}),
-            "parameters": self._parameters.model_copy(update={"arrays": tuple(self._arrays.values())}),
+            "memory": self._memory.replace(devices=tuple(self._device_memory.values())),
+            "parameters": self._parameters.replace(arrays=tuple(self._arrays.values())),
             "compiles": tuple(self.compiles), "config": self.config, "sources": self.sources,
             "printers": self.printers, "ended": self.end.isoformat() if self.end else None,
         }  # fmt: skip

@@ -1,7 +1,5 @@
 """The dialect of Megatron-LM and its forks (Megatron-DeepSpeed, MegatronDPP, Primus): ` iteration 1/ 20 | … |`."""
 
-import re
-
 from tasks.scrape.dialects.dialect import LogDialect
 from tasks.scrape.dialects.megatron.event_collector import PATTERNS, MegatronEventCollector
 from tasks.scrape.dialects.megatron.rows import BODY, HEAD, KEYS, KNOWN, parse

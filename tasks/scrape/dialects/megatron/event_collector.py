@@ -5,7 +5,9 @@ from typing import Any
 
 import polars as pl
 
-from tasks.records import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, CheckpointEvent, Environment, Parameters, Source
+from tasks.records.checkpoint_proof import CheckpointEvent
+from tasks.records.log_reading import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, Environment, Parameters
+from tasks.records.shared_fields import Source
 from tasks.scrape.dialects.dialect import EventCollector, Match, compile_patterns
 from tasks.scrape.dialects.megatron.rows import read_fields
 from tasks.scrape.dialects.schedule import OPERATION
@@ -170,7 +172,7 @@ class MegatronEventCollector(EventCollector):
     def _take_timer(self, name: bytes, low: float, high: float, source: Source) -> None:
         self._timers.append((text_of(name), low, high, source.line, source.offset))
         if name == b"save-checkpoint" and self.checkpoints:
-            self.checkpoints[-1] = self.checkpoints[-1].model_copy(update={"blocking_s": high / 1000})
+            self.checkpoints[-1] = self.checkpoints[-1].replace(blocking_s=high / 1000)
 
     def _take_save(self, name: str, step: int, path: str, place: dict[str, int]) -> None:
         steps = [event.step for event in self.checkpoints]
@@ -179,7 +181,7 @@ class MegatronEventCollector(EventCollector):
             self.checkpoints.append(CheckpointEvent(step=step, path=path, **place))
         if name == "saved":
             committed = {"state": "committed", "committed": True, "committed_line": place["line"]}
-            self.checkpoints[index] = self.checkpoints[index].model_copy(update=committed)
+            self.checkpoints[index] = self.checkpoints[index].replace(**committed)
 
     def reading_fields(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         world = self.facts.get("world_size", {}).get("value")
@@ -191,8 +193,7 @@ class MegatronEventCollector(EventCollector):
         found, summaries = super().reading_fields(steps, table), self.schedule.by_rank()
         if found["is_ended"]:  # the process that announces a save also reports success; else the save failed
             found["checkpoints"] = tuple(
-                event if event.committed else event.model_copy(update={"committed": False})
-                for event in self.checkpoints
+                event if event.committed else event.replace(committed=False) for event in self.checkpoints
             )
         timers = pl.concat([pl.DataFrame(schema=TIMER_SCHEMA), *(timers for timers, _ in self._tables)])
         memory = pl.concat(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.publish.markdown.night import night_message
-from tasks.records import NightRecord
+from tasks.records.night import NightRecord
 
 type Maxview = Callable[..., "subprocess.CompletedProcess[str]"]
 ROOT = Path(__file__).parents[4]

@@ -9,9 +9,10 @@ from prefect.states import Completed, Failed
 from flows.extensions.nightly import flow
 from tasks.extensions.invariants.page import publish_invariants
 from tasks.extensions.invariants.twin_records import InvariantsRecord, TwinResult
-from tasks.records import ArmOverrides, NightCell, NightPlan
+from tasks.records.night import NightCell, NightPlan
+from tasks.records.plan import ArmOverrides
 from tasks.services.prefect_ui import CHANGED
-from tasks.store import open_store
+from tasks.store.store import open_store
 
 SCAN = TwinResult(
     twin="scan", title="scan = unrolled", why="one loop", case="01_base", answer="another", sentence="gradients differ"

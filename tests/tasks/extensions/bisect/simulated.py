@@ -10,7 +10,7 @@ from tasks.diff.decide_noisy import chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.posterior import ObservedRun
-from tasks.records import Decision
+from tasks.records.compared_case import Decision
 
 TPU = Noise(scale=0.004, df=10)
 GPU = Noise(scale=0.014, df=6)

@@ -112,7 +112,7 @@ def test_missing_git_and_a_folder_without_a_clone_are_reported(
         find_span(plain)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigError, match="git is not installed: install it"):
-        find_span(plain.model_copy(update={"repository": str(folder)}))
+        find_span(plain.replace(repository=str(folder)))
 
 
 def test_a_dirty_checkout_is_refused_for_head(history: tuple[Path, Git]) -> None:
@@ -122,7 +122,7 @@ def test_a_dirty_checkout_is_refused_for_head(history: tuple[Path, Git]) -> None
     request = BisectOptions(comparison="main-vs-branch", good="v1", bad="HEAD", repository=str(folder))
     with pytest.raises(ConfigError, match=r"one\.py has uncommitted changes.*--bad"):
         find_span(request)
-    assert len(find_span(request.model_copy(update={"bad": "main"})).points) == 6
+    assert len(find_span(request.replace(bad="main")).points) == 6
 
 
 def test_a_comparison_without_refs_has_no_commits() -> None:

@@ -12,10 +12,11 @@ import pytest
 
 from tasks.extensions.bisect.culprit_program import compare_culprit_program
 from tasks.extensions.bisect.ledger import FOLDER, describe_program_change, ledger_key
-from tasks.records import BisectedPoint, Commit, LedgerEntry, RunPlan
+from tasks.records.bisection import BisectedPoint, LedgerEntry
 from tasks.records.compiled import LOWERED
 from tasks.records.observation import PROGRAM
-from tasks.store import Store, open_store
+from tasks.records.plan import Commit, RunPlan
+from tasks.store.store import Store, open_store
 
 X = jax.ShapeDtypeStruct((4, 8), jnp.float32)
 
@@ -67,7 +68,7 @@ def test_the_new_operation_is_reported_with_its_line(store: Store, plan: RunPlan
 
 
 def test_without_a_ledger_kept_programs_are_compared(store: Store, plan: RunPlan) -> None:
-    points = [point.model_copy(update={"ledger": LedgerEntry()}) for point in make_points("a", "b")]
+    points = [point.replace(ledger=LedgerEntry()) for point in make_points("a", "b")]
     runs: dict[int, Any] = {}
     for number, function in enumerate((step, scaled_step)):
         log = store.run(f"run-{number}").path / "log.txt"

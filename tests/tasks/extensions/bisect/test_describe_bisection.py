@@ -9,7 +9,9 @@ from tasks.extensions.bisect.describe_bisection import next_words, show_counts, 
 from tasks.extensions.bisect.points import Span
 from tasks.extensions.bisect.search import NOT_SURE
 from tasks.extensions.bisect.terms import Finish
-from tasks.records import BisectedPoint, Commit, Decision, LedgerEntry
+from tasks.records.bisection import BisectedPoint, LedgerEntry
+from tasks.records.compared_case import Decision
+from tasks.records.plan import Commit
 from tasks.resolve.options import BisectMore, BisectOptions
 from tasks.resolve.refs import ResolvedRef
 from tests.wording.sentences import Wording
@@ -96,7 +98,7 @@ def test_a_range_at_a_limit_offers_the_same_search_with_twice_the_limit(more: Bi
     span = Span(repository=".", named=False, good=good, bad=bad, points=points)
     common = ["maxview", "bisect", "main-vs-branch", "--good", "v1", "--bad", "main", "--case", "01_base"]
     assert next_words(request, span, "01_base", RANGE) == common + continued
-    skipped = RANGE.model_copy(update={"why": "2 of them could not be judged"})
+    skipped = RANGE.replace(why="2 of them could not be judged")
     assert next_words(request, span, "01_base", skipped) == []
     record = write_record(request, span, "01_base", "cpu", LOSS, RANGE, points, {})
     # of five commits after good, bad was run and 2, 3 are suspects
@@ -106,7 +108,7 @@ def test_a_range_at_a_limit_offers_the_same_search_with_twice_the_limit(more: Bi
 def test_a_commit_that_does_not_compile_has_no_other_program(wording: Wording) -> None:
     entries = [LedgerEntry(program="a"), LedgerEntry(error="RuntimeError: half merged"), LedgerEntry(program="a")]
     points = make_points(0, 0, 0)
-    points = tuple(point.model_copy(update={"ledger": one}) for point, one in zip(points, entries, strict=True))
+    points = tuple(point.replace(ledger=one) for point, one in zip(points, entries, strict=True))
     ends = [ResolvedRef(name=name, sha=points[number].commit.sha) for name, number in (("v1", 0), ("main", 2))]
     span = Span(repository=".", named=False, good=ends[0], bad=ends[1], points=points)
     same = Finish(outcome="no difference", why="good and bad are the same")
@@ -123,7 +125,7 @@ def test_a_search_for_the_function_trains_nothing(wording: Wording) -> None:
     request = BisectOptions(good="v1", bad="main", metric="function")
     metric = BisectedMetric(name="function", title="Function of the step")
     record = write_record(request, span, "01_base", "cpu", metric, RANGE, points, {})
-    record = record.model_copy(update={"runs": 2, "trained": 2, "seconds": 60.0})
+    record = record.replace(runs=2, trained=2, seconds=60.0)
     assert re.match(r"5 commits, .* 2 .*, 60 s, ", show_counts(record))
     wording("parts", show_counts(record))
     assert next_words(request, span, "01_base", finish)[-2:] == ["--only", "function"]

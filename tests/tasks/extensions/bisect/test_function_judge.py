@@ -8,7 +8,9 @@ from tasks.extensions.bisect.bisected_metric import read_metric
 from tasks.extensions.bisect.function_judge import KEY, FunctionJudge
 from tasks.extensions.bisect.search import next_action
 from tasks.extensions.bisect.terms import Finish, Line, SearchLimits
-from tasks.records import FunctionComparison, RunReading, RunRecord
+from tasks.records.function import FunctionComparison
+from tasks.records.log_reading import RunReading
+from tasks.records.run import RunRecord
 
 POINTS = 17
 LINE = Line(weights=(0.0, *[1.0] * (POINTS - 1)), alike=tuple(range(POINTS)))

@@ -14,8 +14,10 @@ from tasks.extensions.bisect.bisected_metric import DIED, BisectedMetric, read_m
 from tasks.extensions.bisect.corners import compare_corners, contrast_corners
 from tasks.extensions.bisect.ledger import compile_argv, make_entry, search_ledger, show_size, weigh_commits
 from tasks.extensions.bisect.page import render_ledger
-from tasks.records import BisectedPoint, Commit, Decision, LedgerEntry, RunPlan
-from tasks.store import open_store
+from tasks.records.bisection import BisectedPoint, LedgerEntry
+from tasks.records.compared_case import Decision
+from tasks.records.plan import Commit, RunPlan
+from tasks.store.store import open_store
 
 TIME = read_metric("Step time, steady")
 LOSS = read_metric("loss")
@@ -99,13 +101,13 @@ def test_sizes_are_shown_with_prefixes(size: int | None, shown: str) -> None:
 def test_our_trainer_compiles_through_the_recorder_and_a_custom_command_is_unchanged(make_plan: object) -> None:
     plan = make_plan("pass")  # type: ignore[operator]
     argv = ("python", "-m", "model.train", f"{plan.directory}/config.yml")
-    words = compile_argv(plan.model_copy(update={"argv": argv, "trainer": "maxview"}), load_target("cpu"),
+    words = compile_argv(plan.replace(argv=argv, trainer="maxview"), load_target("cpu"),
                         Path("/there/key"), Path("/there/programs"))  # fmt: skip
     assert words is not None
     assert words[-2:] == ("model.train", "/there/key/config.yml")
     assert words[words.index("--out") + 1] == "/there/key"
     assert "--stop" in words
-    command = plan.model_copy(update={"argv": argv, "trainer": "command"})
+    command = plan.replace(argv=argv, trainer="command")
     assert compile_argv(command, load_target("cpu"), Path("/x"), Path("/y")) is None
 
 
@@ -118,7 +120,7 @@ def test_the_compiled_source_is_the_checkouts(trainer: str, make_plan: Callable[
         source.mkdir(parents=True)
         (source / "pre_train.py").write_text(f"import jax\njax.jit(lambda x: x * {factor}.0).lower(1.0).compile()\n")
         argv = (sys.executable, "-m", "pre_train")
-        plan = make_plan("pass").model_copy(update={"argv": argv, "trainer": trainer, "checkout": str(source)})
+        plan = make_plan("pass").replace(argv=argv, trainer=trainer, checkout=str(source))
         entry = make_entry(plan, load_target("cpu"), store, f"key{factor}")
         assert not entry.error
         programs.append(entry.program)

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tasks.extensions.bisect.page import HEIGHT, STRIP, draw_points, publish_bisection
-from tasks.records import BisectedPoint, Bisection, Commit, Mark
-from tasks.store import open_store
+from tasks.records.bisection import BisectedPoint, Bisection, Mark
+from tasks.records.plan import Commit
+from tasks.store.store import open_store
 
 MARKS: tuple[Mark, ...] = ("good", "", "good", "bad", "skipped", "bad")
 

@@ -12,7 +12,7 @@ import pytest
 from tasks.diff.noise import Noise
 from tasks.extensions.bisect.search import next_action
 from tasks.extensions.bisect.terms import Finish, Line, SearchLimits
-from tasks.records import Decision
+from tasks.records.compared_case import Decision
 
 spec = importlib.util.spec_from_file_location("simulated", Path(__file__).parent / "simulated.py")
 assert spec is not None

@@ -11,7 +11,9 @@ from tasks.extensions.bisect.bisected_metric import read_metric
 from tasks.extensions.bisect.search import next_action
 from tasks.extensions.bisect.terms import Finish, Line, SearchLimits
 from tasks.extensions.bisect.turns_judge import KEY, TurnsJudge
-from tasks.records import ProgramTimes, RunReading, RunRecord, TimeRatio
+from tasks.records.log_reading import RunReading
+from tasks.records.program_times import ProgramTimes, TimeRatio
+from tasks.records.run import RunRecord
 
 POINTS, CULPRIT = 17, 11
 LINE = Line(weights=(0.0, *[1.0] * (POINTS - 1)), alike=tuple(range(POINTS)))

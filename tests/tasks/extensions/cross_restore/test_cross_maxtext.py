@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tasks.extensions.cross_restore.cross_maxtext import compare_losses, find_source_plan, map_to_linen
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 
 type MakePlan = Callable[..., RunPlan]
 

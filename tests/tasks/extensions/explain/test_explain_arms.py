@@ -12,23 +12,11 @@ from tasks.extensions.explain import explain_arms
 from tasks.extensions.explain.explain_arms import ObservedArm, _say_headline
 from tasks.extensions.explain.profiles import GAP
 from tasks.extensions.explain.subjects import find_subject, name_explainable_differences
-from tasks.records import (
-    ComparisonRecord,
-    Explanation,
-    Floor,
-    Observation,
-    ProgramExplanation,
-    Root,
-    RunPlan,
-    StartReport,
-    TensorComparison,
-    TimeDifference,
-    TimeExplanation,
-)
-from tasks.records.compared_case import MetricDiff
-from tasks.records.observation import LoopRecord
-from tasks.records.plan import SharedStart
-from tasks.records.run import START_FILE, START_FOLDER
+from tasks.records.compared_case import ComparisonRecord, Floor, MetricDiff
+from tasks.records.explanation import Explanation, ProgramExplanation, TimeDifference, TimeExplanation
+from tasks.records.observation import LoopRecord, Observation, Root, TensorComparison
+from tasks.records.plan import RunPlan, SharedStart
+from tasks.records.run import START_FILE, START_FOLDER, StartReport
 from tests.wording.sentences import Wording
 
 type MakeRecord = Callable[..., ComparisonRecord]
@@ -50,7 +38,7 @@ def test_a_differing_tensor_is_reported_first() -> None:
 def test_a_difference_of_the_compiled_programs_alone_is_reported_as_such(
     program: ProgramExplanation, wording: Wording
 ) -> None:
-    rounded = EQUAL.model_copy(update={"different_results": ("parameter w",)})
+    rounded = EQUAL.replace(different_results=("parameter w",))
     found = _say_headline(rounded, program, None, None)
     assert found.startswith("one function in float64; ")
     assert "parameter w" in found
@@ -65,7 +53,7 @@ def test_one_computation_leaves_only_the_arguments_and_the_host(wording: Wording
 def test_own_first_weights_explain_nothing_if_the_judged_runs_shared_them(
     kept: dict[str, str], shared: bool, plan_of: Callable[..., RunPlan], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    plan = plan_of("right").model_copy(update={"start": SharedStart(taken_from="left")})
+    plan = plan_of("right").replace(start=SharedStart(taken_from="left"))
     report = StartReport(replaced=("state.v",), kept=kept, own_values=tuple(kept))
     file = Path(plan.directory) / START_FOLDER / START_FILE
     file.parent.mkdir()

@@ -16,7 +16,8 @@ import pytest
 
 from tasks.extensions.explain.explain_arms import ObservedArm
 from tasks.extensions.explain.repro_kit import write_kit
-from tasks.records import Observation, RunPlan
+from tasks.records.observation import Observation
+from tasks.records.plan import RunPlan
 
 X = np.linspace(0.1, 1, 12, dtype=np.float32).reshape(3, 4)
 HALF = np.asarray(X, jnp.bfloat16)

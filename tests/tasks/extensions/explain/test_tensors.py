@@ -17,8 +17,8 @@ from tasks.extensions.explain.tensor_rows import ObservedStep, TensorRow
 from tasks.extensions.explain.tensors import compare_tensors, different_results, find_roots
 from tasks.observe.recorder import read_observation
 from tasks.programs.compare_lowered import compare_program_files
-from tasks.records import Observation, RunPlan, TensorComparison
-from tasks.records.observation import FILE, PROGRAM, ObservedArray
+from tasks.records.observation import FILE, PROGRAM, Observation, ObservedArray, TensorComparison
+from tasks.records.plan import RunPlan
 
 OBSERVED = Path(__file__).parents[3] / "standins" / "observed" / "trainer.py"
 type Planned = Callable[..., RunPlan]
@@ -172,7 +172,7 @@ def test_in_a_shard_map_of_several_devices_the_tensors_name_its_call_and_the_pro
     for folder, edits in zip(folders, ([], [edit]), strict=True):
         plan = plan_of(folder.name, IN_A_SHARD_MAP_OF_MANY, *edits)
         many = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-        found = observe_arm(plan.model_copy(update={"environment": {**plan.environment, **many}}), folder)
+        found = observe_arm(plan.replace(environment={**plan.environment, **many}), folder)
         assert (found.devices, found.notes) == (2, ())
     source = (sources / "a" / "trainer.py").read_text().splitlines()
     tensors = compare_tensors(*folders, names=NAMES)
@@ -437,7 +437,7 @@ def test_a_result_that_one_arm_returns_as_it_was_given_is_named_by_the_line_that
             "", "add", (["arg", 0],), "t.py", 7, "norm", "t.py", "", "float32[8]", 0, "{}", 1.0, 0.0, 1.0, 0, value
         )
         stats = ObservedArray(name="stats", role="parameter", meaning="mean", shape=(8,), dtype="float32")
-        made = stats.model_copy(update={"meaning": "0"})
+        made = stats.replace(meaning="0")
         observation = Observation(arm=name, arguments=(stats,), results=(made,), feeds=(0,))
         return ArmValues(observation, ObservedStep([row], [given], [origin]))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.extensions.explain.touched_lines import Refs, name_commits
-from tasks.records import CodeLine
+from tasks.records.explanation import CodeLine
 
 BEFORE = "a = 1\nb = 2\nc = 3\nd = 4\n"
 AFTER = "a = 1\nb = 20\nnew = 0\nd = 4\n"  # b changed; c replaced

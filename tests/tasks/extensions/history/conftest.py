@@ -8,9 +8,12 @@ import polars as pl
 import pytest
 
 from configs.verdict_rules import load_verdict_rules
-from tasks.diff import diff
-from tasks.records import STEP_SCHEMA, ComparisonRecord, Coverage, Environment, Memory, RunPlan, RunReading, RunRecord
-from tasks.store import Store, open_store
+from tasks.diff.compare_runs import diff
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.log_reading import STEP_SCHEMA, Coverage, Environment, Memory, RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.store.store import Store, open_store
 
 
 def build_run(store: Store, name: str, *, arm: str, repeat: int, day: int, seconds: float, commit: str) -> RunRecord:
@@ -83,6 +86,6 @@ def night(store: Store) -> Callable[..., ComparisonRecord]:
             rules=load_verdict_rules("linen-vs-nnx", "cpu"),
         )
         made.append(None)
-        return record.model_copy(update={"created": f"2026-11-{day:02}T04:00:{len(made):02}+00:00"})
+        return record.replace(created=f"2026-11-{day:02}T04:00:{len(made):02}+00:00")
 
     return compare

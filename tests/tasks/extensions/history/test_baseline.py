@@ -9,10 +9,12 @@ import pytest
 
 from configs.errors import ConfigError
 from tasks.diff.compare_case import CaseRuns, compare_case
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run import RunRecord
 from tasks.resolve.blessed import bless, blessed_runs, check_baselines
-from tasks.store import Store, StoreError, open_store
+from tasks.store.atomic import StoreError
 from tasks.store.baselines import find_baseline, is_baseline_place, read_baseline
+from tasks.store.store import Store, open_store
 from tasks.store.stored_comparisons import newest_comparisons
 from tests.wording.sentences import Wording
 
@@ -58,7 +60,7 @@ def test_another_loss_than_the_blessed_one_is_found(night: Night, store: Store, 
     bless(record, store, "the first", folder)
     run = candidate_of(night(2), store)
     steps = run.reading.steps.with_columns(loss=pl.col("loss") + pl.when(pl.col("step") > 2).then(0.5).otherwise(0.0))
-    worse = run.model_copy(update={"reading": run.reading.model_copy(update={"steps": steps})})
+    worse = run.replace(reading=run.reading.replace(steps=steps))
     result = judge(worse, store, folder)
     assert result.divergence is not None
     assert (result.divergence.step, result.divergence.baseline, result.divergence.candidate) == (3, "7.500", "8.000")
@@ -78,13 +80,8 @@ def test_another_config_or_jax_than_the_blessed_one_is_a_finding(
     path.write_text(path.read_text().replace('"steps": 6', '"learning_rate": 0.1'))
     run = candidate_of(night(2), store)
     assert run.plan is not None
-    environment = run.reading.environment.model_copy(update={"jax": jax})
-    now = run.model_copy(
-        update={
-            "plan": run.plan.model_copy(update={"config": config}),
-            "reading": run.reading.model_copy(update={"environment": environment}),
-        }
-    )
+    environment = run.reading.environment.replace(jax=jax)
+    now = run.replace(plan=run.plan.replace(config=config), reading=run.reading.replace(environment=environment))
     (finding,) = [finding for finding in judge(now, store, folder).findings if finding.kind == kind]
     assert reported in finding.message
 
@@ -105,7 +102,7 @@ def test_renewing_keeps_old_values_reason_and_commit(night: Night, store: Store,
 
 def test_failed_or_missing_runs_are_not_blessed(night: Night, store: Store, folder: str, wording: Wording) -> None:
     record = night(1)
-    dead = record.model_copy(update={"candidate": record.candidate.model_copy(update={"exit_code": 1})})
+    dead = record.replace(candidate=record.candidate.replace(exit_code=1))
     with pytest.raises(ConfigError, match="a failed run") as error:
         bless(dead, store, "no", folder)
     wording("errors", error.value)

@@ -11,8 +11,8 @@ from flows.cli.app import call_command
 from flows.extensions.history.command import parse_since
 from tasks.extensions.history.describe_series import draw_trend
 from tasks.extensions.history.history_table import append_comparison
-from tasks.records import ComparisonRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store
 from tests.wording.sentences import Wording, line_with
 
 type Night = Callable[..., ComparisonRecord]
@@ -31,7 +31,7 @@ def write_nights(store: Store, night: Night, *, slower: str, target: str = "cpu"
             candidate_s=0.1 * noise * other * (factor if slower in ("both", "nnx") else 1.0),
             commit=f"{day:07x}",
         )
-        append_comparison(record.model_copy(update={"target": target}), store)
+        append_comparison(record.replace(target=target), store)
 
 
 def run(store: Store, *words: str) -> int:
@@ -147,12 +147,12 @@ def test_bars_show_the_shape() -> None:
 def test_the_page_holds_hostile_names_as_text(store: Store, night: Night) -> None:
     hostile = "</script><script>window.owned=1</script>{{ 7*7 }}"
     record = night(1)
-    arm = record.candidate.model_copy(update={"name": hostile})
+    arm = record.candidate.replace(name=hostile)
     runs = [store.run_of_log(log).read_record() for log in record.candidate.logs]
     for run_record in runs:
         assert run_record is not None
-        store.run_of_log(run_record.log).write_record(run_record.model_copy(update={"arm": hostile}))
-    append_comparison(record.model_copy(update={"candidate": arm, "target": hostile}), store)
+        store.run_of_log(run_record.log).write_record(run_record.replace(arm=hostile))
+    append_comparison(record.replace(candidate=arm, target=hostile), store)
     assert run(store) == 3
     page = (store.path / "history.html").read_text()
     assert "<script>window.owned" not in page

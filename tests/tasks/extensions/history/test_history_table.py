@@ -18,8 +18,10 @@ from tasks.extensions.history.prior import group_equal_runs
 from tasks.extensions.history.record_rows import HISTORY_SCHEMA, history_rows
 from tasks.extensions.history.series import find_series
 from tasks.publish.site.comparison_pages import publish_comparison
-from tasks.records import ComparisonRecord
-from tasks.store import RunDirectory, Store, StoreError, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.atomic import StoreError
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
 type Night = Callable[..., ComparisonRecord]
@@ -206,7 +208,7 @@ def test_noise_is_taken_from_equal_runs_only(store: Store, night: Night) -> None
 def test_each_branch_has_its_own_series_and_dead_runs_have_none(store: Store, night: Night) -> None:
     def of_branch(record: ComparisonRecord, branch: str) -> ComparisonRecord:
         label = f"{branch} · c0ffee1"
-        return record.model_copy(update={"candidate": record.candidate.model_copy(update={"label": label})})
+        return record.replace(candidate=record.candidate.replace(label=label))
 
     for day, branch in ((1, "feat/a"), (2, "feat/b"), (3, "feat/a")):
         append_comparison(of_branch(night(day), branch), store)
@@ -214,7 +216,7 @@ def test_each_branch_has_its_own_series_and_dead_runs_have_none(store: Store, ni
     assert [(series.pair, len(series.nights)) for series in found] == [("linen → feat/a", 2), ("linen → feat/b", 1)]
     record = night(4)
     alive, other = read_runs(record, store)
-    dead = other.model_copy(update={"reading": other.reading.model_copy(update={"exit_code": 1})})
+    dead = other.replace(reading=other.reading.replace(exit_code=1))
     assert set(history_rows(record, [alive, dead])["arm"]) == {"linen"}
 
 

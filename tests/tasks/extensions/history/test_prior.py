@@ -13,8 +13,8 @@ from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.extensions.history.history_table import append_comparison, read_runs
 from tasks.extensions.history.prior import differences_of_equal_runs, neighbour_differences, past_noise, past_of_history
 from tasks.extensions.history.record_rows import HISTORY_SCHEMA
-from tasks.records import ComparisonRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store
 
 type Night = Callable[..., ComparisonRecord]
 

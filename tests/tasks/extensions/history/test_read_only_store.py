@@ -11,8 +11,9 @@ import pytest
 from flows.cli.app import call_command
 from tasks.extensions.history.history_table import append_comparison
 from tasks.extensions.history.page import write_history_page
-from tasks.records import ComparisonRecord
-from tasks.store import Store, StoreError, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.atomic import StoreError
+from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording, line_with
 
 SERVER = Path(__file__).parents[3] / "standins" / "gcs.py"

@@ -8,8 +8,8 @@ import pytest
 
 from tasks.extensions.history.history_table import append_comparison, load_history
 from tasks.extensions.history.series import Night, Series, find_series, judge, judge_history
-from tasks.records import ComparisonRecord
-from tasks.store import Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 type Shift = Callable[[int], float]
@@ -101,11 +101,8 @@ def test_a_rate_that_follows_from_the_step_time_has_its_cause() -> None:
     so that alone it seems to be shared by both arms."""
     step = make(flat, from_20)
     drawn = [night.baseline for night in make(lambda n: 1 / from_20(n), flat).nights]
-    nights = [
-        night.model_copy(update={"candidate": value, "baseline": value})
-        for night, value in zip(step.nights, drawn, strict=True)
-    ]
-    rate = step.model_copy(update={"metric": "tflops_per_device", "better": "higher", "nights": tuple(nights)})
+    nights = [night.replace(candidate=value, baseline=value) for night, value in zip(step.nights, drawn, strict=True)]
+    rate = step.replace(metric="tflops_per_device", better="higher", nights=tuple(nights))
     assert {event.cause for event in judge(rate).events} == {"shared"}  # alone, it has no better explanation
     judged = judge_history([rate, step])
     meanings = {event.meaning for item in judged for event in item.events}
@@ -118,7 +115,7 @@ def test_a_rate_that_follows_from_the_step_time_has_its_cause() -> None:
 
 def test_the_drift_of_a_rate_is_not_called_the_machines() -> None:
     drift = make(lambda n: 1 - 0.004 * n, lambda n: 1 - 0.004 * n, better="higher")
-    rate = drift.model_copy(update={"metric": "tflops_per_device"})
+    rate = drift.replace(metric="tflops_per_device")
     (judged,) = judge_history([rate])
     assert not any("not your branch" in note for note in judged.notes)
 

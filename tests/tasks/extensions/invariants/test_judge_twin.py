@@ -111,7 +111,7 @@ def record(*results: TwinResult) -> InvariantsRecord:
 def test_the_answer_fits_in_twenty_lines_and_gives_the_status() -> None:
     same, another = judge(), judge(row("optimizer", "mu.w", factor=2.0))
     silent = judge_twin(TWIN, "01_base", {"error": "no"})
-    many = [one.model_copy(update={"case": f"{n:02d}"}) for n in range(40) for one in (same, another, silent)]
+    many = [one.replace(case=f"{n:02d}") for n in range(40) for one in (same, another, silent)]
     assert len(describe_invariants(record(*many))) <= 19  # and a line with the page
     assert len(describe_invariants(record(*many), full=True)) >= 120
 
@@ -123,14 +123,11 @@ def test_a_twin_that_was_not_evaluated_makes_the_answer_unknown_unless_its_kerne
     given = ((same,), (same, kernel), (same, died), (same, another, died), (kernel,), (died, died), ())
     assert [record(*one).exit_status for one in given] == [0, 0, 3, 1, 3, 3, 3]
     assert "same" not in record(died).headline
-    assert (
-        "same"
-        not in record(judge_twin(TWIN, "a", {"error": "x"}).model_copy(update={"answer": "not applicable"})).headline
-    )
+    assert "same" not in record(judge_twin(TWIN, "a", {"error": "x"}).replace(answer="not applicable")).headline
 
 
 def test_arrays_that_cannot_be_mapped_are_named_with_the_twins_file_and_line() -> None:
-    twin = TWIN.model_copy(update={"mapped_at": "mine.yml:4"})
+    twin = TWIN.replace(mapped_at="mine.yml:4")
     found = judge_twin(twin, "01_base", {"error": "no counterpart of wi", "not_mapped": True})
     assert (found.answer, found.sentence) == ("not evaluated", "mine.yml:4: no counterpart of wi")
 
@@ -142,22 +139,20 @@ def test_records_of_older_versions_stay_in_the_history() -> None:
 
 
 def test_a_twin_that_broke_is_bisected_from_the_commit_at_which_it_held() -> None:
-    held = record(judge(digests=["1", "2"])).model_copy(update={"commit": "a" * 40})
-    unknown = record(judge(row("optimizer", "mu.w", factor=2.0), digests=["1", "4"])).model_copy(
-        update={"commit": "b" * 40, "created": "2026-11-26T00:00:00+00:00", "version": "main b"}
+    held = record(judge(digests=["1", "2"])).replace(commit="a" * 40)
+    unknown = record(judge(row("optimizer", "mu.w", factor=2.0), digests=["1", "4"])).replace(
+        commit="b" * 40, created="2026-11-26T00:00:00+00:00", version="main b"
     )
-    broken = unknown.model_copy(
-        update={"commit": "c" * 40, "created": "2026-11-27T00:00:00+00:00", "version": "main c"}
-    )
+    broken = unknown.replace(commit="c" * 40, created="2026-11-27T00:00:00+00:00", version="main c")
     breaks = find_breaks(broken, [held, unknown])
     assert breaks == {"scan 01_base": ("main b", "a" * 40, ("1", "2"))}
     words = "maxview bisect main-vs-branch --metric function --case 01_base --good aaaaaaaaaaaa --bad cccccccccccc"
     assert bisect_words(broken, breaks) == f"{words} --set scan_layers=false"
     assert not bisect_words(broken, find_breaks(broken, [unknown]))
     (result,) = broken.results
-    left = broken.model_copy(update={"results": (result.model_copy(update={"digests": ("3", "2")}),)})
+    left = broken.replace(results=(result.replace(digests=("3", "2")),))
     assert bisect_words(left, breaks) == f"{words} --set scan_layers=true"  # this side's results are other ones now
-    resumed = broken.model_copy(update={"results": (result.model_copy(update={"settings": ((), None)}),)})
+    resumed = broken.replace(results=(result.replace(settings=((), None)),))
     assert not bisect_words(resumed, breaks)  # no setting of a step repeats it
 
 

@@ -9,7 +9,7 @@ from tasks.extensions.invariants.judge_twin import answer
 from tasks.extensions.invariants.page import publish_invariants
 from tasks.extensions.invariants.twin_files import load_twins
 from tasks.extensions.invariants.twin_records import InvariantsRecord
-from tasks.store import open_store
+from tasks.store.store import open_store
 
 
 @pytest.mark.long

@@ -12,10 +12,11 @@ from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.diff.compare_nights import find_changes, finish_night
 from tasks.extensions.nightly.plan_night import find_new_regressions, name_culprit, plan_night
-from tasks.records import CellResult, NightCell, NightPlan
+from tasks.records.night import CellResult, NightCell, NightPlan
 from tasks.resolve.options import NightOptions
 from tasks.resolve.plans import Request, resolve
-from tasks.store import Store, StoreError, open_store
+from tasks.store.atomic import StoreError
+from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
 type Git = Callable[..., str]
@@ -91,7 +92,7 @@ def test_a_night_keeps_the_rules_from_its_start(store: Store, tmp_path: Path) ->
         path.write_text(text.replace(old, new))
     gone_on = plan_night(wanted, store, day=DAY, root=root).rules["linen-vs-nnx"]
     assert gone_on == before
-    fresh = plan_night(wanted.model_copy(update={"fresh": True}), store, day=DAY, root=root).rules["linen-vs-nnx"]
+    fresh = plan_night(wanted.replace(fresh=True), store, day=DAY, root=root).rules["linen-vs-nnx"]
     assert (before.tolerances["program_memory_gb"].relative, fresh.tolerances["program_memory_gb"].relative) == (
         0.001,
         0.5,
@@ -172,7 +173,7 @@ def test_only_changed_outcomes_are_reported() -> None:
         result("e", "failed"),
         result("f", "regressed", quarantine="known"),
         result("g", "same"),
-        result("h", "regressed").model_copy(update={"died": True}),
+        result("h", "regressed").replace(died=True),
     ]
     assert [change.line for change in find_changes(before, now)] == [
         "c b (bob): regressed, was same: why",
@@ -201,7 +202,7 @@ def test_only_new_regressions_between_two_commits_are_bisected(
     assert found.line.startswith(f"main-vs-branch {cells[1].case}: ")
     # a regression of the night before is not reported again
     tomorrow = plan(date(2026, 11, 24))
-    again = [one.model_copy(update={"cell": one.cell.model_copy(update={"arms": cells[1].arms})}) for one in results]
+    again = [one.replace(cell=one.cell.replace(arms=cells[1].arms)) for one in results]
     assert find_new_regressions(tomorrow, again, store) == []
 
 

@@ -6,12 +6,18 @@ from pathlib import Path
 import pytest
 
 from configs.verdict_rules import load_verdict_rules
-from tasks.diff import exit_status
+from tasks.diff.compare_runs import exit_status
 from tasks.extensions.preflight.compare_compiles import Compiled, compare_compiles, read_compile
 from tasks.ingest.run_record import build_record
-from tasks.records import ComparisonRecord, CompiledProgram, CompileError, LogError, RunPlan, RunReading, RunRecord
-from tasks.scrape import scrape_run
-from tasks.store import RunDirectory, Store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.compiled import CompiledProgram, CompileError
+from tasks.records.log_reading import RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.records.run_end import LogError
+from tasks.scrape.read_log import scrape_run
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "preflight"
@@ -26,9 +32,9 @@ def compiled(arm: str, sample: str, *, error: str = "") -> Compiled:
     reading = RunReading(format="maxtext", name=arm, exit_code=1 if error else 0)
     if error:
         reported = CompileError(type="HbmOverflow", message=error)
-        program, text = program.model_copy(update={"ok": False, "error": reported, "memory": None}), None
+        program, text = program.replace(ok=False, error=reported, memory=None), None
         cause = LogError(type="HbmOverflow", message=error, line=3, offset=40, kind="device_oom")
-        reading = reading.model_copy(update={"error": cause})
+        reading = reading.replace(error=cause)
     run = RunRecord(plan=None, arm=arm, label=arm, commit=None, log=f"/store/runs/{arm}/log.txt", reading=reading)
     return Compiled(run=run, program=program, text=text)
 
@@ -49,16 +55,16 @@ def test_an_arm_that_did_not_compile_disproves_no_floor() -> None:
     broken = compiled("nnx", "none", error="does not fit")
     prints = broken.program.fingerprints
     assert prints is not None
-    program = broken.program.model_copy(update={"fingerprints": prints.model_copy(update={"optimised": None})})
-    record = judge(compiled("linen", "none"), broken.model_copy(update={"program": program}))
+    program = broken.program.replace(fingerprints=prints.replace(optimised=None))
+    record = judge(compiled("linen", "none"), broken.replace(program=program))
     assert record.candidate.has_died
     assert record.floors == ()
 
 
 def keyed(arm: str, key: str | None, taken_from: str | None) -> Compiled:
     one = compiled(arm, "none")
-    program = one.program.model_copy(update={"compiler_key": key, "taken_from": taken_from})
-    return one.model_copy(update={"program": program})
+    program = one.program.replace(compiler_key=key, taken_from=taken_from)
+    return one.replace(program=program)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +131,8 @@ def test_a_program_that_does_not_fit_is_a_result_with_its_cause(failed: str, ver
 
 def test_a_program_larger_than_the_device_does_not_fit() -> None:
     right = compiled("nnx", "none")
-    small = right.program.model_copy(update={"hbm_bytes": 2**20})
-    record = judge(compiled("linen", "none"), right.model_copy(update={"program": small}))
+    small = right.program.replace(hbm_bytes=2**20)
+    record = judge(compiled("linen", "none"), right.replace(program=small))
     assert next(one for one in record.rows if one.metric == "compiles").verdict == "regressed"
     assert record.programs is not None
     assert record.programs.unfit == ("nnx",)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tasks.extensions.preflight.planned_compiles import find_missing_compilers, order_compiles
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tests.wording.sentences import Wording
 
 

@@ -14,7 +14,10 @@ from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.comparison_pages import read_packed_lines
 from tasks.publish.terminal.report import print_comparison
-from tasks.records import ComparisonRecord, CompiledProgram, RunReading, RunRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.compiled import CompiledProgram
+from tasks.records.log_reading import RunReading
+from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording, line_with
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "preflight"

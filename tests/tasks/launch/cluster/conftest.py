@@ -20,9 +20,10 @@ import pytest
 
 from configs.backends import settings_model
 from configs.read import CONFIG_ROOT
-from tasks.records import RunPlan
-from tasks.scrape import scrape_run
-from tasks.store import RunDirectory, Store
+from tasks.records.plan import RunPlan
+from tasks.scrape.read_log import scrape_run
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store
 
 ROOT = CONFIG_ROOT.parent
 STANDINS = ROOT / "tests" / "standins" / "kubernetes"

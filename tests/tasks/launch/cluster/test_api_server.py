@@ -15,9 +15,9 @@ from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun, LaunchError, Restarted
 from tasks.launch.logs import watch
-from tasks.records import RunPlan
-from tasks.scrape import scrape_run
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.scrape.read_log import scrape_run
+from tasks.store.directories import RunDirectory
 
 from .conftest import wait_for
 from .test_cluster import (
@@ -364,7 +364,7 @@ def test_the_longest_names_are_accepted(
 ) -> None:
     """JobSet's webhook refuses a JobSet whose pods would have names of more than 63 characters."""
     unlimited = {"queue": None} if backend == "jobset" else {}  # the queue has a quota of two slices
-    plan = make_plan(HANGS, num_slices=256, **unlimited).model_copy(update={"case": "x" * 60})
+    plan = make_plan(HANGS, num_slices=256, **unlimited).replace(case="x" * 60)
     launched = job.launch_or_attach(plan, directory)
     (jobset,) = standin.request("GET", JOBSETS).json()["items"]
     assert len(launched.handle.job_name) + len("-slice-job-255-9999-abcde") <= 63

@@ -24,9 +24,11 @@ from tasks.launch.backend import LaunchError, Restarted
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.job import find_checkpoint
 from tasks.launch.logs import JobEvent, watch
-from tasks.records import LogError, RunEnded, RunPlan, RunReading
-from tasks.scrape import scrape_run
-from tasks.store import RunDirectory
+from tasks.records.log_reading import RunEnded, RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run_end import LogError
+from tasks.scrape.read_log import scrape_run
+from tasks.store.directories import RunDirectory
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
 
@@ -117,7 +119,7 @@ def test_the_callers_variables_reach_no_pod(
     for name in ("GITHUB_TOKEN", "MAXVIEW_GITHUB_TOKEN", "MAXVIEW_WEBHOOK_URL", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"):
         monkeypatch.setenv(name, "a-secret")
     dump = "import os; print(*(f'{name}={value}' for name, value in os.environ.items()), sep='\\n')"
-    plan = make_plan(ALONE + dump).model_copy(update={"passed_on": (*PASSED_ON, "HF_TOKEN")})
+    plan = make_plan(ALONE + dump).replace(passed_on=(*PASSED_ON, "HF_TOKEN"))
     assert exit_codes(run(plan, directory)) == [0]
     log = directory.log.read_text()
     assert f"\nGREETING={plan.environment['GREETING']}" in log
@@ -447,8 +449,8 @@ FLOW = """
 import os, sys
 from pathlib import Path
 from tasks.launch import job
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 plan = RunPlan.model_validate_json(sys.stdin.read())
 directory = RunDirectory(Path(plan.directory))
 launched = job.launch_or_attach(plan, directory)
@@ -515,7 +517,7 @@ def test_missing_lines_are_reported(
         job.launch_or_attach(nowhere, directory)
     settings = make_plan(THREE).launch
     assert settings is not None
-    unnamed = nowhere.model_copy(update={"launch": settings.model_copy(update={"context": None})})
+    unnamed = nowhere.replace(launch=settings.replace(context=None))
     with pytest.raises(LaunchError, match="gcloud container clusters get-credentials loopback --location us-east5 "):
         job.launch_or_attach(unnamed, directory)
 
@@ -532,7 +534,7 @@ def test_pods_write_to_the_bucket_of_a_store(standin: Any, make_plan: MakePlan, 
     plan = make_plan(code, shared_out=False)
     config = {"base_output_directory": str(there.parent), "steps": 3}
     changes = {"argv": (*plan.argv[:3], str(there)), "config": config, "directory": str(there), "run_name": "a-run"}
-    plan = plan.model_copy(update=changes)
+    plan = plan.replace(**changes)
     launched = job.launch_or_attach(plan, directory, continue_from=there.parent / "other")
     assert exit_codes(list(watch(job.follow(launched, poll_s=0.05)))) == [0]
     bucket = tmp_path / "bucket" / "runs"

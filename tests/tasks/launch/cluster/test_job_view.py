@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tasks.launch.cluster.job_view import CAUSE_KINDS, view_job
-from tasks.records import seconds_between
+from tasks.records.run_facts import seconds_between
 from tasks.scrape.death.causes import classify
 
 T = "2026-11-21T05:00:{:02d}Z"

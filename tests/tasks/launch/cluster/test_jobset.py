@@ -10,8 +10,8 @@ from tasks.launch import job
 from tasks.launch.backend import LaunchError, Restarted
 from tasks.launch.job import find_obstacles
 from tasks.launch.logs import list_earlier_logs
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 from tests.wording.sentences import Wording
 
 from .test_cluster import ALONE, HANGS, SAY, THREE, error_of, exit_codes, run, steps_in
@@ -103,7 +103,7 @@ def test_a_queue_without_its_cluster_queue_is_refused(
 def test_doctor_reports_the_queue(standin: Any, change: Callable[..., None], backend: str, wording: Wording) -> None:
     target = load_target("v6e-32")
     settings = target.launch | {"context": "loopback"}
-    target = target.model_copy(update={"launch": settings})
+    target = target.replace(launch=settings)
     assert list(find_obstacles(target, ENVIRON)) == []
     (found,) = find_obstacles(target, ENVIRON | {"MAXVIEW_QUEUE": "tpus"})
     assert "no queue tpus" in found

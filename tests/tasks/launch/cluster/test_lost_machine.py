@@ -16,9 +16,10 @@ from tasks.launch import job
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.logs import rejoin_attempts, watch
 from tasks.launch.owners import is_owned, own, turn_of, unforgotten
-from tasks.records import RunEnded, RunPlan
+from tasks.records.log_reading import RunEnded
+from tasks.records.plan import RunPlan
 from tasks.services.flow_runs import stop_jobs
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 
 pytestmark = pytest.mark.long
 
@@ -54,8 +55,8 @@ import os, sys
 from tasks.launch import job
 from tasks.launch import patience
 from tasks.launch.owners import own
-from tasks.records import RunPlan
-from tasks.store import open_store
+from tasks.records.plan import RunPlan
+from tasks.store.store import open_store
 from tasks.launch.owners import turn_of
 patience.LOOK_EVERY_S = 0.3
 plan = RunPlan.model_validate_json(sys.stdin.read())
@@ -87,7 +88,7 @@ def lose_a_flow(gcs_url: str, make_plan: MakePlan, tmp_path: Path) -> Callable[[
         plan = make_plan(code, shared_out=False)
         reading = str(tmp_path / "its log is being read")
         words = (*plan.argv, str(tmp_path / "attempts"), reading)
-        plan = plan.model_copy(update={"directory": str(place / plan.run_name), "argv": words})
+        plan = plan.replace(directory=str(place / plan.run_name), argv=words)
         killed = subprocess.run(
             [sys.executable, "-c", FLOW, gcs_url, last, reading],
             input=plan.model_dump_json(), text=True, timeout=300, env=os.environ | {"XDG_CACHE_HOME": str(cache)},

@@ -18,15 +18,15 @@ from tasks.launch import job
 from tasks.launch.cluster.naming import as_pods_see
 from tasks.launch.logs import watch
 from tasks.launch.xpk.workload import shell_line
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.trainers.maxtext import find_maxtext, plan_maxtext
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
-from tasks.scrape import scrape_run
-from tasks.store import RunDirectory, open_store
-from tasks.store.directories import config_text
+from tasks.scrape.read_log import scrape_run
+from tasks.store.directories import RunDirectory, config_text
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
+from tasks.store.store import open_store
 
 STANDIN = Path(__file__).parent.parent.parent.parent / "standins" / "maxtext" / "train.py"
 
@@ -61,7 +61,7 @@ def make_maxtext_plan(make_plan: Callable[..., RunPlan], source: Path) -> Callab
         )
         argv = plan_maxtext(resolved.config, find_maxtext(Path(sys.executable), source), folder, in_pod=True).argv
         changes = {"trainer": "maxtext", "argv": argv, "environment": {"PYTHONPATH": str(source)}}
-        return plan.model_copy(update=changes)
+        return plan.replace(**changes)
 
     return make
 
@@ -121,7 +121,7 @@ def test_output_in_a_bucket_is_copied_back(
     directory = open_store(gcs_url).run("01_base-newer-r0-0123456789").create()
     plan = make_maxtext_plan(directory.path, shared_out=False)
     place = {"run_name": directory.run_name, "directory": str(directory.path)}
-    plan = plan.model_copy(update=place | {"environment": plan.environment | gcs_environment})
+    plan = plan.replace(**(place | {"environment": plan.environment | gcs_environment}))
     launched = job.launch_or_attach(plan, directory)
     list(watch(job.follow(launched, poll_s=0.05)))
     record = build_record(plan, directory, scrape_run(directory.log), [])
@@ -132,6 +132,6 @@ def test_output_in_a_bucket_is_copied_back(
     assert record.metrics["loss"].to_list() == [in_float32(9.0 - step / 7) for step in range(3)]
     assert record.metrics["total_weights"].to_list() == [8, 8, 8]
     one_more = pl.concat([record.reading.steps, record.reading.steps[-1:].with_columns(step=pl.lit(3, pl.Int64))])
-    longer = record.reading.model_copy(update={"steps": one_more})  # a step that is missing in its files
+    longer = record.reading.replace(steps=one_more)  # a step that is missing in its files
     assert build_record(plan, directory, longer, []).metrics is None
     job.stop(launched.handle)

@@ -13,8 +13,9 @@ import pytest
 from tasks.launch import job
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.logs import watch
-from tasks.records import RunEnded, RunPlan
-from tasks.store import RunDirectory
+from tasks.records.log_reading import RunEnded
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 
 from .test_cluster import ONLY_XPK
 

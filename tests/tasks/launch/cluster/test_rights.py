@@ -56,7 +56,7 @@ def obstacles(target: Target) -> list[str]:
     """Return the obstacles to runs on a target in the stand-in."""
     names = ("CLUSTER", "PROJECT", "ZONE", "IMAGE")
     environ = dict(zip((f"MAXVIEW_{name}" for name in names), ("c", "p", "us-east5-b", "i:1"), strict=True))
-    return list(find_obstacles(target.model_copy(update={"launch": target.launch | {"context": "loopback"}}), environ))
+    return list(find_obstacles(target.replace(launch=target.launch | {"context": "loopback"}), environ))
 
 
 @pytest.mark.parametrize("backend", ["jobset", "xpk"])

@@ -19,8 +19,8 @@ from configs.read import CONFIG_ROOT
 from configs.topologies import TOPOLOGIES
 from tasks.launch.jobset.manifest import make_manifest, write_manifest
 from tasks.launch.jobset.settings import JobSet
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 from tests.wording.sentences import Wording
 
 type Object = dict[str, Any]
@@ -352,7 +352,7 @@ def test_pods_must_be_able_to_write(tmp_path: Path, wording: Wording) -> None:
     from tasks.launch.job import write_manifest as write
 
     plan = plan_of(backend="jobset", target="v6e-32", trainer="command", launch=settings_of(topology="v6e:4x8"))
-    plan = plan.model_copy(update={"start": None, "aa": False})
+    plan = plan.replace(start=None, aa=False)
     with pytest.raises(ConfigError, match="/o: choose --out gs://BUCKET/FOLDER") as error:
         write(plan, RunDirectory(tmp_path))
     wording("errors", error.value)

@@ -12,8 +12,11 @@ import pytest
 
 from tasks.launch.local import confine, process_group
 from tasks.launch.owners import find_finished, turn_of
-from tasks.records import RunPlan, RunReading, RunRecord
-from tasks.store import RunDirectory, Store, open_store
+from tasks.records.log_reading import RunReading
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store, open_store
 
 type MakePlan = Callable[..., RunPlan]
 
@@ -198,7 +201,7 @@ for folder in sys.argv[1:]:
     folders = (arms, program / ".venv" / "bin", program, work)
     plan = make_plan(code, *map(str, folders), directory=str(run.path), start_folder=str(work))
     argv = ("env", "A=1", str(arms / "bin" / "python"), *plan.argv[1:])  # as a target's `wrap` does
-    log = log_of(plan.model_copy(update={"argv": argv}), run)
+    log = log_of(plan.replace(argv=argv), run)
     said = [line for line in log.splitlines() if line in ("worked", "refused")]
     assert said == ["refused", "refused", "refused", "worked"], log
 

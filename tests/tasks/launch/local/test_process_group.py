@@ -22,8 +22,9 @@ from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked
 from tasks.launch.processes import members
-from tasks.records import RunPlan
-from tasks.store import RunDirectory, StoreError
+from tasks.records.plan import RunPlan
+from tasks.store.atomic import StoreError
+from tasks.store.directories import RunDirectory
 from tests.tasks.launch.conftest import wait_for
 from tests.wording.sentences import Wording, line_with
 
@@ -363,7 +364,7 @@ def test_a_launcher_killed_before_it_stored_the_handle_starts_nothing(
     plan = make_plan(f"open({str(tmp_path / 'began')!r}, 'w')")
     code = (
         "import os, signal, sys\nfrom pathlib import Path\nfrom tasks.launch.local import process_group\n"
-        "from tasks.records import RunPlan\n"
+        "from tasks.records.plan import RunPlan\n"
         "process_group.launch(RunPlan.model_validate_json(sys.argv[1]), Path(sys.argv[2]),\n"
         "    keep=lambda handle: (print(handle.pid, flush=True), os.kill(os.getpid(), signal.SIGKILL)))"
     )
@@ -397,7 +398,7 @@ def test_a_log_path_that_is_not_a_file_is_refused(
 def test_a_reused_pid_is_not_the_run(start: Start) -> None:
     handle = start(SLEEP)
     wait_for(lambda: is_up(handle))
-    other = handle.model_copy(update={"created": handle.created - 60.0})
+    other = handle.replace(created=handle.created - 60.0)
     assert not process_group.is_alive(other)
     process_group.stop(other)  # must kill nothing
     assert process_group.is_alive(handle)
@@ -419,13 +420,13 @@ def test_a_changed_clock_has_no_effect(start: Start, monkeypatch: pytest.MonkeyP
 def test_a_process_of_an_earlier_boot_is_not_the_run(start: Start) -> None:
     handle = start(SLEEP)
     wait_for(lambda: is_up(handle))
-    assert not process_group.is_alive(handle.model_copy(update={"boot": "another"}))
+    assert not process_group.is_alive(handle.replace(boot="another"))
 
 
 def test_an_unused_pid_is_not_alive(start: Start) -> None:
     handle = start("pass")
     end_of(handle)
-    assert not process_group.is_alive(handle.model_copy(update={"pid": 2**22 - 1}))
+    assert not process_group.is_alive(handle.replace(pid=2**22 - 1))
 
 
 def test_an_ended_run_leaves_no_zombie(start: Start) -> None:

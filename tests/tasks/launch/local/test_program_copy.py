@@ -9,8 +9,7 @@ import pytest
 from tasks.launch.local import program_copy
 from tasks.launch.local.process_group import build_environment, start_folder
 from tasks.launch.local.program_copy import copy_program
-from tasks.records import RunPlan
-from tasks.records.plan import RunFiles
+from tasks.records.plan import RunFiles, RunPlan
 
 type MakePlan = Callable[..., RunPlan]
 

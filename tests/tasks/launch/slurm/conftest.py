@@ -12,8 +12,8 @@ from tasks.ingest.run_record import read_run_log as build_tables
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun, Restarted
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 from tests.standins.slurm.cluster import Cluster, missing_daemons, wait_for
 
 ROOT = Path(__file__).parents[4]
@@ -61,7 +61,7 @@ def obstacles(settings: Slurm) -> list[str]:
     """The obstacles to runs, as `maxview doctor` shows them."""
     target = load_target("slurm")
     launch = settings.model_dump(exclude={"backend"}, exclude_none=True)
-    return list(job.find_obstacles(target.model_copy(update={"launch": launch}), {}))
+    return list(job.find_obstacles(target.replace(launch=launch), {}))
 
 
 class Followed(threading.Thread):

@@ -8,8 +8,8 @@ import pytest
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 from tests.standins.slurm.cluster import Cluster, missing_daemons, wait_for
 
 from .conftest import Followed, obstacles

@@ -16,8 +16,8 @@ from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
 from tasks.launch.slurm.jobs import name_job, with_job
-from tasks.records import RunPlan
-from tasks.store import RunDirectory
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
 from tests.standins.slurm.cluster import Cluster, wait_for
 
 from .conftest import ROOT, Followed
@@ -217,7 +217,7 @@ def test_the_name_is_taken(slurm: Cluster, follow: Follow, train: Plan, director
     other = slurm.tool("sbatch", *words).strip()
     run = follow(plan).wait_for(b"begun")
     handle = run.run_.handle
-    assert with_job(handle.model_copy(update={"job_id": None})) == handle  # not the other job
+    assert with_job(handle.replace(job_id=None)) == handle  # not the other job
     job.stop(handle)
     run.end()
     assert other in slurm.tool("squeue", "--noheader", "--states=running", "--format=%A")
@@ -254,8 +254,8 @@ from pathlib import Path
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
 from tasks.launch.slurm import client
-from tasks.records import RunPlan
-from tasks.store import open_store
+from tasks.records.plan import RunPlan
+from tasks.store.store import open_store
 plan = RunPlan.model_validate_json(Path(sys.argv[1]).read_text())
 if sys.argv[3] == "submitted":
     submit = client.subprocess.run

@@ -9,8 +9,9 @@ import pytest
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
 from tasks.launch.slurm.settings import Slurm
-from tasks.records import RunPlan
-from tasks.store import RunDirectory, Store
+from tasks.records.plan import RunPlan
+from tasks.store.directories import RunDirectory
+from tasks.store.store import Store
 from tests.standins.slurm.cluster import ACCOUNTING_DAEMONS, DAEMONS, Cluster, missing_daemons, wait_for
 
 from .conftest import Followed, obstacles

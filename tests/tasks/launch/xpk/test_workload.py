@@ -14,7 +14,7 @@ from configs.errors import ConfigError
 from tasks.launch.cluster.naming import attempt_of, family_of, name_attempt
 from tasks.launch.xpk.settings import Xpk
 from tasks.launch.xpk.workload import create_argv, quote, shell_line, xpk_environment
-from tasks.records import RunPlan
+from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, resolve
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # xpk 1.16's rule
@@ -104,7 +104,7 @@ def test_the_line_unpacks_the_config_and_becomes_the_trainer() -> None:
 
 
 def test_the_arguments_of_xpk() -> None:
-    settings = SETTINGS.model_copy(update={"num_slices": 2, "argv": ("uvx", "xpk==1.16.0")})
+    settings = SETTINGS.replace(num_slices=2, argv=("uvx", "xpk==1.16.0"))
     argv = create_argv(plan_of(), settings, "a-name", "the command")
     assert argv[:4] == ["uvx", "xpk==1.16.0", "workload", "create"]
     assert "--num-slices=2" in argv

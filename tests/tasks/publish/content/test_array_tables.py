@@ -4,15 +4,9 @@ import pytest
 
 from tasks.publish.content.array_tables import count_roles, describe_alone, describe_counts, list_arrays
 from tasks.publish.content.save_timeline import draw_lives
-from tasks.records import (
-    ArrayDifference,
-    ArrayRole,
-    CheckpointDifference,
-    CheckpointLife,
-    ComparisonRecord,
-    LifeSpan,
-    ValueDifference,
-)
+from tasks.records.checkpoint_proof import CheckpointLife, LifeSpan
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.compared_checkpoints import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tests.wording.sentences import Wording
 
 DTYPES = {"dtype": "float32", "other_dtype": "float32"}
@@ -53,7 +47,7 @@ def test_every_array_is_counted_and_named(found: CheckpointDifference, wording: 
 
 def test_differing_and_missing_arrays_are_reported(found: CheckpointDifference, wording: Wording) -> None:
     lost = ArrayDifference(role="optimizer", names=("opt_state.mu.x",), shape=(4,), dtype="float32")
-    changed = found.model_copy(update={"arrays": (lost, pair("parameter", "params.x", differing=2))})
+    changed = found.replace(arrays=(lost, pair("parameter", "params.x", differing=2)))
     one, two = list_arrays(changed)
     assert (one.verdict, one.word) == ("changed", "baseline alone: missing on the other side")
     assert two.word.startswith("2 of 8 values ")
@@ -73,10 +67,10 @@ def life(step: int, begin: float, proved: float) -> CheckpointLife:
 
 def test_timelines_of_both_arms_share_one_scale(record_002: ComparisonRecord) -> None:
     sides = {
-        "baseline": record_002.baseline.model_copy(update={"lives": (life(0, 100.0, 111.0),)}),
-        "candidate": record_002.candidate.model_copy(update={"lives": (life(0, 100.0, 112.0), life(5, 140.0, 152.0))}),
+        "baseline": record_002.baseline.replace(lives=(life(0, 100.0, 111.0),)),
+        "candidate": record_002.candidate.replace(lives=(life(0, 100.0, 112.0), life(5, 140.0, 152.0))),
     }
-    timeline = draw_lives(record_002.model_copy(update=sides))
+    timeline = draw_lives(record_002.replace(**sides))
     assert timeline is not None
     assert (timeline.begin_s, timeline.end_s, timeline.broken) == (100.0, 154.0, False)
     (first,), (_, last) = timeline.lines[sides["baseline"].name], timeline.lines[sides["candidate"].name]
@@ -88,9 +82,9 @@ def test_timelines_of_both_arms_share_one_scale(record_002: ComparisonRecord) ->
 
 
 def test_a_proof_of_the_next_day_does_not_compress_the_saves(record_002: ComparisonRecord) -> None:
-    late = record_002.baseline.model_copy(update={"lives": (life(0, 100.0, 90_000.0),)})
-    candidate = record_002.candidate.model_copy(update={"lives": ()})
-    timeline = draw_lives(record_002.model_copy(update={"baseline": late, "candidate": candidate}))
+    late = record_002.baseline.replace(lives=(life(0, 100.0, 90_000.0),))
+    candidate = record_002.candidate.replace(lives=())
+    timeline = draw_lives(record_002.replace(baseline=late, candidate=candidate))
     assert timeline is not None
     assert (timeline.end_s, timeline.broken) == (110.0, True)
     (line,) = timeline.lines[late.name]
@@ -100,12 +94,12 @@ def test_a_proof_of_the_next_day_does_not_compress_the_saves(record_002: Compari
 
 
 def test_without_saves_there_is_no_timeline(record_002: ComparisonRecord) -> None:
-    bare = {side: getattr(record_002, side).model_copy(update={"lives": ()}) for side in ("baseline", "candidate")}
+    bare = {side: getattr(record_002, side).replace(lives=()) for side in ("baseline", "candidate")}
     assert draw_lives(record_002) is not None
-    assert draw_lives(record_002.model_copy(update=bare)) is None
+    assert draw_lives(record_002.replace(**bare)) is None
 
 
 def test_arrays_of_different_shapes_are_on_both_sides(found: CheckpointDifference) -> None:
-    grown = pair("parameter", "params.x").model_copy(update={"other_shape": (9,), "values": None})
-    (line,) = list_arrays(found.model_copy(update={"arrays": (grown,)}))
+    grown = pair("parameter", "params.x").replace(other_shape=(9,), values=None)
+    (line,) = list_arrays(found.replace(arrays=(grown,)))
     assert (line.verdict, line.word, line.shapes) == ("changed", "not compared: the shapes differ", "[8] → [9]")

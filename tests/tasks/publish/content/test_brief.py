@@ -18,18 +18,9 @@ from tasks.publish.content.brief import (
     tell_certainty,
 )
 from tasks.publish.content.row_values import show_percent, show_sides, show_values
-from tasks.records import (
-    CodeLine,
-    ComparisonRecord,
-    Explanation,
-    Finding,
-    Floor,
-    FunctionComparison,
-    MetricDiff,
-    TimeDifference,
-    TimeExplanation,
-)
-from tasks.records.function import ResultGap
+from tasks.records.compared_case import ComparisonRecord, Finding, Floor, MetricDiff
+from tasks.records.explanation import CodeLine, Explanation, TimeDifference, TimeExplanation
+from tasks.records.function import FunctionComparison, ResultGap
 from tasks.records.observation import Root, TensorComparison
 from tasks.records.text import show_interval, show_number
 from tests.wording.sentences import Wording
@@ -57,7 +48,7 @@ def test_the_last_lines_end_with_the_cause(record_000: ComparisonRecord) -> None
     lines = read_last_lines(record_000.candidate)
     assert lines[-1].startswith("NotImplementedError:")
     assert lines[-2].lstrip().startswith('File "/deps/src/maxtext/utils/train_utils.py", line 217')
-    gone = record_000.candidate.model_copy(update={"logs": ("/nowhere/log.txt",)})
+    gone = record_000.candidate.replace(logs=("/nowhere/log.txt",))
     assert read_last_lines(gone) == ()
 
 
@@ -68,8 +59,8 @@ def test_the_flops_at_the_end_of_a_log_are_no_cause(record_000: ComparisonRecord
     offset = log.read_text().index("Training stopped")
     error = record_000.candidate.cause_of_death
     assert error is not None
-    update = {"logs": (str(log),), "cause_of_death": error.model_copy(update={"offset": offset, "run": 0})}
-    lines = read_last_lines(record_000.candidate.model_copy(update=update))
+    update = {"logs": (str(log),), "cause_of_death": error.replace(offset=offset, run=0)}
+    lines = read_last_lines(record_000.candidate.replace(**update))
     assert lines == ("saved", "Training stopped: other arrays")
 
 
@@ -79,7 +70,7 @@ def test_the_brief_has_the_rows_that_differ_and_counts_the_others(
     words = ["same", "not judged", "changed", "regressed", "same"]
     rows = [make_row(f"m{n}", f"M {n}", ("1", "2", "1"), word, "") for n, word in enumerate(words)]
     update = {"rows": tuple(rows), "verdict": "regressed", "findings": ()}
-    brief = make_brief(record_002.model_copy(update=update))
+    brief = make_brief(record_002.replace(**update))
     assert [row.metric for row in brief.rows] == ["m3", "m2"]
     assert brief.more.startswith("3 more")
 
@@ -88,16 +79,16 @@ def test_no_side_is_better_where_the_two_cannot_be_compared(record_002: Comparis
     words = ["regressed", "improved", "changed", "unknown", "same"]
     rows = [make_row(f"m{n}", f"M {n}", ("1", "2", "1"), word, "") for n, word in enumerate(words)]
     assert any(finding.effect == "blocks" for finding in record_002.findings)
-    blocked = record_002.model_copy(update={"rows": tuple(rows), "verdict": "unknown"})
+    blocked = record_002.replace(rows=tuple(rows), verdict="unknown")
     assert {row.verdict for row in make_brief(blocked).rows} == {"changed", "unknown"}
     assert [row.verdict for row in blocked.rows] == words  # the record keeps its words
 
 
 def test_an_interval_from_half_to_double_tells_nothing(record_002: ComparisonRecord, make_row: MakeRow) -> None:
     row = make_row("step_time_s", "Step time, steady", ("0.1", "0.1", "0"), "unknown", "", better="lower", effect=0.09)
-    record = record_002.model_copy(update={"verdict": "unknown", "findings": ()})
+    record = record_002.replace(verdict="unknown", findings=())
     for low, high, is_told in ((-0.888, 10.933, False), (-0.4, 10.933, True), (-0.888, 0.9, True)):
-        shown = row.model_copy(update={"effect_low": low, "effect_high": high})
+        shown = row.replace(effect_low=low, effect_high=high)
         assert ("%" in tell_certainty(record, shown)) == is_told
         assert ("…" in show_interval(0.09, low, high)) == is_told
 
@@ -107,7 +98,7 @@ def test_a_floor_that_does_not_hold_is_no_cross_beside_same(record_002: Comparis
         Floor(name="same program", holds=False, evidence="they differ"),
         Floor(name="same function", holds=True, evidence="in float64"),
     )
-    brief = make_brief(record_002.model_copy(update={"verdict": "same", "findings": (), "floors": floors}))
+    brief = make_brief(record_002.replace(verdict="same", findings=(), floors=floors))
     assert [(tick.word, tick.text) for tick in brief.ticks] == [
         ("not judged", "another program"), ("improved", "same function")
     ]  # fmt: skip
@@ -121,10 +112,10 @@ def undecided(record: ComparisonRecord, make_row: MakeRow) -> ComparisonRecord:
         ("program_step_s", "Step time of the program", 0.02, 0.0012),
     ):
         row = make_row(metric, title, ("0.080", "0.081", "0.001"), "unknown", "", better="lower", effect=0.0125)
-        row = row.model_copy(update={"threshold": threshold, "unit": "s", "evidence": "3 runs of each"})
-        rows.append(row.model_copy(update={"effect_low": 0.0125 - width, "effect_high": 0.0125 + width}))
+        row = row.replace(threshold=threshold, unit="s", evidence="3 runs of each")
+        rows.append(row.replace(effect_low=0.0125 - width, effect_high=0.0125 + width))
     update = {"rows": tuple(rows), "verdict": "unknown", "findings": (), "function": SAME, "floors": (OTHER_PROGRAM,)}
-    return record.model_copy(update=update)
+    return record.replace(**update)
 
 
 def test_one_function_leads_where_the_time_is_not_decided(
@@ -147,7 +138,7 @@ def test_why_a_function_is_not_evaluated_comes_before_the_place_where_the_progra
     row = make_row("function", "Function of the step", ("", "", ""), "unknown", why)
     silent = FunctionComparison(answer="not evaluated", sentence=why)
     update = {"rows": (row,), "verdict": "unknown", "findings": (), "function": silent, "floors": (OTHER_PROGRAM,)}
-    assert make_brief(record_002.model_copy(update=update)).why == why
+    assert make_brief(record_002.replace(**update)).why == why
 
 
 @pytest.mark.parametrize(
@@ -163,7 +154,7 @@ def test_further_compiles_have_the_line_that_compiles_and_no_other_time(
     spent = TimeExplanation(sentence="", steps=(20, 20), step_s=(0.1, 1.1), differences=(slow,))
     update = {"rows": (row,), "verdict": "regressed", "findings": (), "floors": (), "function": None}
     explanation = Explanation(headline="the programs are equal", time=spent)
-    brief = make_brief(record_002.model_copy(update=update | {"explanation": explanation}))
+    brief = make_brief(record_002.replace(**(update | {"explanation": explanation})))
     assert (brief.why == "slow at train.py:32") == named
 
 
@@ -175,7 +166,7 @@ def test_a_function_that_differs_beyond_the_run_alone_has_the_place_where_the_pr
     row = make_row("function", "Function of the step", ("", "", ""), "changed", said)
     another = FunctionComparison(answer="another", sentence=said, is_beyond_run=is_beyond_run)
     update = {"rows": (row,), "verdict": "changed", "findings": (), "function": another, "floors": (OTHER_PROGRAM,)}
-    why = make_brief(record_002.model_copy(update=update | {"explanation": None})).why
+    why = make_brief(record_002.replace(**(update | {"explanation": None}))).why
     assert ("model/layers.py:32" in why) == is_beyond_run
 
 
@@ -188,15 +179,15 @@ def test_the_root_leads_and_its_commit_is_why(record_002: ComparisonRecord, make
     sentence = "another function: loss differs by 0.1 in float64; as run"
     another = FunctionComparison(answer="another", sentence=sentence, gaps=(gap,))
     found = {"rows": (loss,), "verdict": "changed", "findings": (), "function": another, "explanation": None}
-    record = record_002.model_copy(update=found)
+    record = record_002.replace(**found)
     assert make_brief(record).sentence == f"A{another.sentence[1:].partition('; ')[0]}."
     explanation = Explanation(headline=tensors.sentence, tensors=tensors, lines=(line,))
-    brief = make_brief(record.model_copy(update={"explanation": explanation}))
+    brief = make_brief(record.replace(explanation=explanation))
     assert brief.sentence == f"Another function, by up to 10.0 %: {root.sentence}."
     assert brief.why == line.commit
     setting = Finding(kind="config", effect="qualifies", message="adam_b2 differs (0.95 and 0.951)")
-    unmoved = explanation.model_copy(update={"lines": ()})  # the line is as it was: its value comes from the config
-    changed = record.model_copy(update={"explanation": unmoved, "findings": (setting,)})
+    unmoved = explanation.replace(lines=())  # the line is as it was: its value comes from the config
+    changed = record.replace(explanation=unmoved, findings=(setting,))
     assert make_brief(changed).why == setting.message
 
 
@@ -209,10 +200,10 @@ def test_numbers_have_three_significant_digits(make_row: MakeRow) -> None:
     assert (show_values(same), show_percent(same)) == ("6.867", "")
     near = make_row("loss", "Loss", ("8.4590", "8.4580", "-0.001"), "same", "")
     assert (show_values(near), show_percent(near)) == ("8.4590 → 8.4580", "-0.01 %")
-    broken = make_row("loss", "Loss", ("6.867", "nan", "—"), "regressed", "").model_copy(update={"candidate": nan})
+    broken = make_row("loss", "Loss", ("6.867", "nan", "—"), "regressed", "").replace(candidate=nan)
     assert (show_values(broken), show_percent(broken)) == ("6.867 → nan", "")
     large = make_row("parameters", "Parameters", ("0.001 billion",) * 2 + ("—",), "same", "")
-    large = large.model_copy(update={"baseline": 1e6, "candidate": 1e6})
+    large = large.replace(baseline=1e6, candidate=1e6)
     assert (show_sides(large), show_values(large)) == (("1.00 M", "1.00 M"), "1.00 M")
     noted = make_row("stall_s", "Stalls", ("6.0 (2 × checkpoint)", "", "—"), "not judged", "", unit="s")
     assert show_sides(noted) == ("6.0 (2 × checkpoint)", "")
@@ -274,8 +265,8 @@ def test_a_verdict_states_its_certainty(
         "effect_high": interval[1],
     }
     limit = {"threshold": 0.002, "threshold_text": "±2 %", "baseline": 0.1}
-    row = make_row("step_time_s", "Step time", ("0.1", "0.1", "0"), verdict, "").model_copy(update=reported | limit)
-    sure = tell_certainty(record_002.model_copy(update={"findings": ()}), row)
+    row = make_row("step_time_s", "Step time", ("0.1", "0.1", "0"), verdict, "").replace(**(reported | limit))
+    sure = tell_certainty(record_002.replace(findings=()), row)
     assert sure.startswith(words)
     assert ("cannot show" in sure) is (evidence == "one run of each" and verdict != "unknown")
 

@@ -1,7 +1,8 @@
 """Log and verification of a checkpoint in one line."""
 
 from tasks.publish.content.checkpoints import list_checkpoints
-from tasks.records import CheckpointEvent, CheckpointLife, CheckpointProof, ComparisonRecord, Restore
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointLife, CheckpointProof, Restore
+from tasks.records.compared_case import ComparisonRecord
 from tests.wording.sentences import Wording
 
 
@@ -21,17 +22,15 @@ def test_each_state_is_named(record_000: ComparisonRecord, record_002: Compariso
 
 
 def test_the_log_of_an_interrupted_save_is_not_a_checkpoint(record_000: ComparisonRecord) -> None:
-    arm = record_000.baseline.model_copy(update={"checkpoints": (event(9, None, committed=False),), "proofs": ()})
+    arm = record_000.baseline.replace(checkpoints=(event(9, None, committed=False),), proofs=())
     assert [line.state for line in list_checkpoints(arm)] == ["uncommitted"]
 
 
 def test_repeats_that_save_the_same_step_have_separate_proofs(record_000: ComparisonRecord) -> None:
-    arm = record_000.baseline.model_copy(
-        update={
-            "checkpoints": (event(0, "/out/a/checkpoints/0"), event(0, "/out/b/checkpoints/0")),
-            "proofs": (proof(0, "/out/b/checkpoints/0"),),
-            "lives": (),
-        }
+    arm = record_000.baseline.replace(
+        checkpoints=(event(0, "/out/a/checkpoints/0"), event(0, "/out/b/checkpoints/0")),
+        proofs=(proof(0, "/out/b/checkpoints/0"),),
+        lives=(),
     )
     first, second = list_checkpoints(arm)
     assert (first.state, first.path) == ("committed", "/out/a/checkpoints/0")
@@ -40,16 +39,16 @@ def test_repeats_that_save_the_same_step_have_separate_proofs(record_000: Compar
 
 
 def test_repeats_are_numbered_and_each_fact_is_shown_once(record_000: ComparisonRecord) -> None:
-    saved = event(0, "c/0").model_copy(update={"arrays": 39, "background_s": 44.0})
-    proved = proof(0, "c/0").model_copy(update={"arrays": 39})
+    saved = event(0, "c/0").replace(arrays=39, background_s=44.0)
+    proved = proof(0, "c/0").replace(arrays=39)
     life = CheckpointLife(run=0, step=0, committed_s=9.0)
     update = {
         "runs": ("a", "b"),
-        "checkpoints": (saved, saved.model_copy(update={"run": 1})),
+        "checkpoints": (saved, saved.replace(run=1)),
         "proofs": (proved,),
         "lives": (life,),
     }
-    first, second = list_checkpoints(record_000.baseline.model_copy(update=update), timeline=True)
+    first, second = list_checkpoints(record_000.baseline.replace(**update), timeline=True)
     assert (first.run, second.run) == (1, 2)
     assert (first.log, "39 arrays" in first.proof) == (
         "committed",
@@ -59,14 +58,14 @@ def test_repeats_are_numbered_and_each_fact_is_shown_once(record_000: Comparison
 
 
 def test_a_checkpoint_found_only_by_verification_is_listed(record_000: ComparisonRecord) -> None:
-    arm = record_000.baseline.model_copy(update={"checkpoints": (), "proofs": (proof(3, "c/3"),)})
+    arm = record_000.baseline.replace(checkpoints=(), proofs=(proof(3, "c/3"),))
     (line,) = list_checkpoints(arm)
     assert (line.step, line.state, line.log, line.source) == ("3", "proved", "not mentioned", None)
 
 
 def test_the_restored_checkpoint_comes_first(record_000: ComparisonRecord, wording: Wording) -> None:
     restore = Restore(step=7, path="/out/a/checkpoints/7", finished=True, seconds=0.06, line=12, offset=99)
-    arm = record_000.baseline.model_copy(update={"restores": (restore,)})
+    arm = record_000.baseline.replace(restores=(restore,))
     first, *rest = list_checkpoints(arm)
     assert rest == list_checkpoints(record_000.baseline)
     assert (first.step, first.state) == ("7", "committed")
@@ -78,8 +77,8 @@ def test_the_restored_checkpoint_comes_first(record_000: ComparisonRecord, wordi
 
 
 def test_a_commit_printed_by_another_host_is_marked(record_000: ComparisonRecord, wording: Wording) -> None:
-    seen = event(9, None, committed=None).model_copy(update={"state": "not_visible", "validated": True})
-    arm = record_000.baseline.model_copy(update={"checkpoints": (seen,), "proofs": ()})
+    seen = event(9, None, committed=None).replace(state="not_visible", validated=True)
+    arm = record_000.baseline.replace(checkpoints=(seen,), proofs=())
     (line,) = list_checkpoints(arm)
     assert line.state == "unproved"
     wording("parts", line.log)

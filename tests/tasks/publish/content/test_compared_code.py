@@ -8,7 +8,8 @@ from rich.console import Console
 
 from tasks.publish.content.compared_code import describe_code
 from tasks.publish.terminal.report import render_details
-from tasks.records import CodeVersion, ComparisonRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import CodeVersion
 from tests.wording.sentences import Wording
 
 MAIN = CodeVersion(name="main", sha="1" * 40, subject="a baseline", ahead=0, different=("a", "b", "c"), read=2)
@@ -20,7 +21,7 @@ EDITED = CodeVersion(
 
 def describe(record: ComparisonRecord, left: CodeVersion | None, right: CodeVersion) -> list[str]:
     code = {record.baseline.name: left, record.candidate.name: right}
-    return describe_code(record.model_copy(update={"code": {arm: one for arm, one in code.items() if one}}))
+    return describe_code(record.replace(code={arm: one for arm, one in code.items() if one}))
 
 
 def test_a_working_tree_beside_a_branch(record_002: ComparisonRecord, wording: Wording) -> None:
@@ -42,7 +43,7 @@ def test_a_working_tree_beside_a_branch(record_002: ComparisonRecord, wording: W
     ],
 )
 def test_the_distance(record_002: ComparisonRecord, left: dict[str, object], right: dict[str, object], distance: str):
-    versions = MAIN.model_copy(update=left), EDITED.model_copy(update=right)
+    versions = MAIN.replace(**left), EDITED.replace(**right)
     assert describe(record_002, *versions)[0].partition(": ")[2] == distance
 
 
@@ -53,29 +54,29 @@ def test_a_branch_of_the_remote_only_is_named(record_002: ComparisonRecord) -> N
 
 
 def test_changes_that_are_not_compared_are_mentioned(record_002: ComparisonRecord, wording: Wording) -> None:
-    head = EDITED.model_copy(update={"name": "HEAD", "head": "", "changed": (), "left_out": 2})
+    head = EDITED.replace(name="HEAD", head="", changed=(), left_out=2)
     last = describe(record_002, MAIN, head)[-1]
     assert last.startswith("HEAD ")
     assert " 2 changed files" in last
     wording("parts", last)
-    base = MAIN.model_copy(update={"left_out": 2})  # on main with edits, which the other arm has
+    base = MAIN.replace(left_out=2)  # on main with edits, which the other arm has
     assert len(describe(record_002, base, EDITED)) == 3
 
 
 def test_a_long_subject_is_cut(record_002: ComparisonRecord) -> None:
-    left = MAIN.model_copy(update={"subject": "x" * 71})
+    left = MAIN.replace(subject="x" * 71)
     assert describe(record_002, left, EDITED)[1] == f"main  {'x' * 67}…"
 
 
 def test_a_hash_is_not_shown_twice() -> None:
-    assert MAIN.model_copy(update={"name": "1" * 9}).short == "1" * 9
+    assert MAIN.replace(name="1" * 9).short == "1" * 9
 
 
 def test_the_report_begins_with_it(record_002: ComparisonRecord, hostile: str) -> None:
-    subject = MAIN.model_copy(update={"subject": hostile})
+    subject = MAIN.replace(subject=hostile)
     code = {record_002.baseline.name: subject, record_002.candidate.name: EDITED}
     console = Console(width=80, file=StringIO())
-    console.print(render_details(record_002.model_copy(update={"code": code})))
+    console.print(render_details(record_002.replace(code=code)))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert lines[1].startswith("main 111111111 → your tree (a and 1 more)")
     assert "\x1b" not in "".join(lines)

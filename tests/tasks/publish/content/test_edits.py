@@ -5,8 +5,9 @@ import pytest
 from tasks.publish.content.brief import make_brief
 from tasks.publish.content.edits import list_edits
 from tasks.publish.terminal.report import render_brief
-from tasks.records import ChangeCoverage, CodeVersion, ComparisonRecord
-from tasks.records.change import ListedLine
+from tasks.records.change import ChangeCoverage, ListedLine
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import CodeVersion
 
 DIFF = """\
 diff --git a/model/layers.py b/model/layers.py
@@ -31,8 +32,8 @@ def edited(record: ComparisonRecord, diff: str = DIFF) -> ComparisonRecord:
         ListedLine.model_validate({"side": side, "file": "model/layers.py", "line": line, "text": "", "ran": ran})
         for side, line, ran in listed
     )
-    return record.model_copy(
-        update={"code": {record.candidate.name: version}, "coverage": ChangeCoverage(lines=2, files=1, listed=lines)}
+    return record.replace(
+        code={record.candidate.name: version}, coverage=ChangeCoverage(lines=2, files=1, listed=lines)
     )
 
 

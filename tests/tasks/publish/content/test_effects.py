@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tasks.publish.content.effects import MARGIN, MAX_REACH, MIN_REACH, WIDTH, DrawnEffect, draw_effects
-from tasks.records import MetricDiff
+from tasks.records.compared_case import MetricDiff
 
 type MakeRow = Callable[..., MetricDiff]
 
@@ -14,7 +14,7 @@ def noisy(make_row: MakeRow, name: str, effect: float, better: str = "lower") ->
     """A row of 1 s with a threshold of 2 %, known to half a percent."""
     row = make_row(name, name, ("1", "1", "0"), "unknown", "", better=better)
     reported = {"baseline": 1.0, "threshold": 0.02, "effect": effect}
-    return row.model_copy(update=reported | {"effect_low": effect - 0.005, "effect_high": effect + 0.005})
+    return row.replace(**(reported | {"effect_low": effect - 0.005, "effect_high": effect + 0.005}))
 
 
 def thresholds(line: DrawnEffect) -> float:
@@ -46,8 +46,8 @@ def test_all_rows_share_a_scale_of_limited_range(make_row: MakeRow) -> None:
 
 def test_a_row_without_a_threshold_is_not_drawn(make_row: MakeRow) -> None:
     row = noisy(make_row, "x", 0.01)
-    assert draw_effects([row.model_copy(update={"threshold": None})]) == {}
-    assert draw_effects([row.model_copy(update={"better": "equal"})]) == {}
+    assert draw_effects([row.replace(threshold=None)]) == {}
+    assert draw_effects([row.replace(better="equal")]) == {}
 
 
 def test_the_axis_says_the_threshold_and_which_side_is_worse(make_row: MakeRow) -> None:
@@ -57,5 +57,5 @@ def test_the_axis_says_the_threshold_and_which_side_is_worse(make_row: MakeRow) 
 
 
 def test_a_long_axis_has_no_exponent(make_row: MakeRow) -> None:
-    row = noisy(make_row, "scattered", 0.0).model_copy(update={"threshold": 0.5})
+    row = noisy(make_row, "scattered", 0.0).replace(threshold=0.5)
     assert draw_effects([row])["scattered"].ends == ("±50 % allowed", "worse →")

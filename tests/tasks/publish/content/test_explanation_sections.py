@@ -11,20 +11,19 @@ from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
 from tasks.publish.terminal.report import render_details, render_explanation
-from tasks.records import (
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.explanation import (
     CodeLine,
-    ComparisonRecord,
     Explanation,
     InputDifference,
     LiveBuffer,
     MemoryExplanation,
     OperationDifference,
     ProgramExplanation,
-    Root,
-    TensorComparison,
     TimeDifference,
     TimeExplanation,
 )
+from tasks.records.observation import Root, TensorComparison
 
 HERE = CodeLine(file="layers/norms.py", line=74, function="RMSNorm.__call__", path="/a/layers/norms.py")
 TITLES = ["the first tensor", "the program", "memory", "time", "the commits", "not looked at"]
@@ -58,7 +57,7 @@ def explanation() -> Explanation:
             operations_s=(0.01, 0.012),
             differences=(slow,),
         ),
-        lines=(HERE.model_copy(update={"commit": "1a2b3c4d5 Guard the norm"}),),
+        lines=(HERE.replace(commit="1a2b3c4d5 Guard the norm"),),
         notes=("linen: no profile",),
     )
 
@@ -77,7 +76,7 @@ def test_a_line_has_the_commit_that_changed_it(explanation: Explanation) -> None
 
 def test_the_terminal_shows_it_before_the_table(record_002: ComparisonRecord, explanation: Explanation) -> None:
     out = io.StringIO()
-    record = record_002.model_copy(update={"explanation": explanation})
+    record = record_002.replace(explanation=explanation)
     Console(file=out, width=80).print(render_details(record))
     text = re.sub(r"\s+", " ", out.getvalue())
     assert text.index("Why they differ") < text.index("Metric ")
@@ -103,7 +102,7 @@ def test_a_comparison_of_two_runs_has_only_the_explanation(explanation: Explanat
 def test_the_artifact_and_the_page_show_it(
     record_002: ComparisonRecord, explanation: Explanation, tmp_path: Path
 ) -> None:
-    record = record_002.model_copy(update={"explanation": explanation})
+    record = record_002.replace(explanation=explanation)
     assert "\nwhy: " in summary_markdown(record)
     page = write_page(record, tmp_path, log_lines={}).read_text()
     assert '<section id="why"' in page
@@ -114,5 +113,5 @@ def test_the_artifact_and_the_page_show_it(
 
 
 def test_a_record_with_an_explanation_can_be_read(record_002: ComparisonRecord, explanation: Explanation) -> None:
-    record = record_002.model_copy(update={"explanation": explanation})
+    record = record_002.replace(explanation=explanation)
     assert ComparisonRecord.model_validate_json(record.model_dump_json()) == record

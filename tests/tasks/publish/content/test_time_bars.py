@@ -8,7 +8,9 @@ import pytest
 from tasks.publish.content.templating import read_asset
 from tasks.publish.content.time_bars import average_parts, axis_ticks, describe_part, list_parts, place_time_bars
 from tasks.publish.page.write_page import write_page
-from tasks.records import ComparisonRecord, Source, TimeAccount, TimePart
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.run_facts import TimeAccount, TimePart
+from tasks.records.shared_fields import Source
 
 
 def account(arm: str, run: str, parts: dict[str, float], place: Source | None = None) -> TimeAccount:
@@ -31,7 +33,7 @@ def record(record_002: ComparisonRecord) -> ComparisonRecord:
         account("main", "a", {"compute": 6.0, "start": 2.0}),
         account("main", "b", {"compute": 4.0, "checkpoint": 8.0}, Source(line=9, offset=90, run=1)),
     )
-    return record_002.model_copy(update={"times": runs})
+    return record_002.replace(times=runs)
 
 
 def test_the_parts_of_an_arm_are_means_over_its_runs(record: ComparisonRecord) -> None:
@@ -64,7 +66,7 @@ def test_each_part_has_its_own_fill_and_waiting_is_hatched() -> None:
 
 def test_a_bar_has_labels_where_they_fit(record: ComparisonRecord, tmp_path: Path) -> None:
     short = account(record.candidate.name, "c", {"start": 5.0, "eval": 0.01})
-    record = record.model_copy(update={"times": (*record.times, short)})
+    record = record.replace(times=(*record.times, short))
     assert [(bar.words, bar.has_room) for bar in place_time_bars(record)[record.candidate.name]] == [
         ("start 5 s", True),
         ("eval 0.01 s", False),

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.publish.content.verdict_words import difference_text, first_clauses, round_numbers, unbroken
-from tasks.records import MetricDiff
+from tasks.records.compared_case import MetricDiff
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_difference_states_its_evidence(
 ) -> None:
     row = make_row("x", "X", ("0.4", "0.3", "-0.1"), verdict, "")
     reported = {"evidence": evidence, "difference": -0.1, "effect_text": "-25.2 %", "group": "ours"}
-    assert difference_text(row.model_copy(update=reported)) == words
+    assert difference_text(row.replace(**reported)) == words
 
 
 def test_a_count_stays_on_one_line() -> None:
@@ -102,4 +102,4 @@ def test_a_row_of_maxview_shows_its_difference_beside_the_percentage(
 ) -> None:
     row = make_row(metric, "X", texts, "not judged", "")
     sides = {"baseline": float(texts[0]), "candidate": float(texts[1]), "group": "maxview"}
-    assert difference_text(row.model_copy(update=sides)) == words
+    assert difference_text(row.replace(**sides)) == words

@@ -13,7 +13,8 @@ from tasks.publish.content.brief import make_brief
 from tasks.publish.content.verdict_words import AGAIN
 from tasks.publish.markdown.artifacts import MAX_BYTES, artifact_rows, summary_description, summary_markdown
 from tasks.publish.markdown.elements import artifact_key
-from tasks.records import ComparisonRecord, Curve, MetricDiff, NextStep
+from tasks.records.compared_case import ComparisonRecord, Curve, MetricDiff
+from tasks.records.next_step import NextStep
 
 
 @given(st.lists(st.text(), max_size=4))
@@ -61,7 +62,7 @@ def test_the_summary_begins_with_the_page_and_has_the_deciding_rows(record_002: 
 def test_the_description_is_markdown_too(record_002: ComparisonRecord, hostile: str) -> None:
     assert summary_description(record_002).startswith("? unknown: Not comparable: ")
     assert " commit 574ad3fb9" in summary_description(record_002)
-    spoilt = summary_description(record_002.model_copy(update={"headline": hostile}))
+    spoilt = summary_description(record_002.replace(headline=hostile))
     (block,) = [token for token in Permissive("commonmark").parse(spoilt) if token.type == "inline"]
     assert {part.type for part in block.children or ()} <= {"text", "text_special"}
 
@@ -91,21 +92,19 @@ def test_a_long_run_does_not_enlarge_the_summary(record_002: ComparisonRecord) -
         )
         for arm in (record_002.baseline, record_002.candidate)
     )
-    assert len(summary_markdown(record_002.model_copy(update={"curves": curves}))) <= MAX_BYTES
+    assert len(summary_markdown(record_002.replace(curves=curves))) <= MAX_BYTES
 
 
 def test_hostile_text_is_text_in_the_summary(record_002: ComparisonRecord, hostile: str) -> None:
-    findings = tuple(f.model_copy(update={"message": hostile}) for f in record_002.findings)
-    rows = tuple(row.model_copy(update={"reason": hostile, "title": hostile}) for row in record_002.rows)
-    record = record_002.model_copy(
-        update={
-            "headline": hostile,
-            "case": hostile,
-            "findings": findings,
-            "rows": rows,
-            "next_step": NextStep(kind="by hand", argv=(hostile,), purpose=hostile),
-            "candidate": record_002.candidate.model_copy(update={"label": hostile}),
-        }
+    findings = tuple(f.replace(message=hostile) for f in record_002.findings)
+    rows = tuple(row.replace(reason=hostile, title=hostile) for row in record_002.rows)
+    record = record_002.replace(
+        headline=hostile,
+        case=hostile,
+        findings=findings,
+        rows=rows,
+        next_step=NextStep(kind="by hand", argv=(hostile,), purpose=hostile),
+        candidate=record_002.candidate.replace(label=hostile),
     )
     markdown = summary_markdown(record)
     tokens = Permissive("commonmark").enable("table").parse(markdown)
@@ -133,13 +132,8 @@ def test_table_rows_are_strings_with_the_worst_first(
 
 
 def test_infinity_is_a_word(record_002: ComparisonRecord, make_row: type[MetricDiff]) -> None:
-    row = record_002.rows[1].model_copy(
-        update={
-            "candidate": float("inf"),
-            "candidate_text": "inf",
-            "difference": float("inf"),
-            "difference_text": "inf",
-        }
+    row = record_002.rows[1].replace(
+        candidate=float("inf"), candidate_text="inf", difference=float("inf"), difference_text="inf"
     )
-    record = record_002.model_copy(update={"rows": (row,)})
+    record = record_002.replace(rows=(row,))
     assert artifact_rows([record])[0]["candidate"] == "inf"

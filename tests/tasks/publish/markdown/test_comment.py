@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
-from tasks.records import ComparisonRecord
+from tasks.records.compared_case import ComparisonRecord
 
 SHARED = PublishedPage(
     path=Path("/x"), address="gs://b/p/index.html", link="https://storage.cloud.google.com/b/p/i.html"

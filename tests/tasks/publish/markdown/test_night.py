@@ -7,7 +7,7 @@ import pytest
 
 from tasks.diff.compare_nights import find_twin_changes
 from tasks.publish.markdown.night import comment_markdown, night_headline, night_markdown, night_message
-from tasks.records import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
+from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
 from tests.wording.sentences import Wording
 
 EVIL = "<script>alert(1)</script>|`x`\n# not a heading [a](https://evil.example) @channel <!channel>"

@@ -30,9 +30,12 @@ from tasks.publish.site.index_page import (
     render_not_found,
     update_index,
 )
-from tasks.records import CellResult, Commit, ComparisonRecord, NextStep, NightCell, NightPlan, NightRecord
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.next_step import NextStep
+from tasks.records.night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.records.plan import Commit
 from tasks.services.site_server import make_server
-from tasks.store import Store
+from tasks.store.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
 axe = pytest.importorskip("axe_playwright_python.base", reason="axe-core is not installed")
@@ -48,10 +51,8 @@ type Visit = Callable[..., Any]
 @pytest.fixture
 def address(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> str:
     # its arms cannot be compared, so that it offers no command of its own
-    record = record_002.model_copy(
-        update={
-            "next_step": NextStep(kind="train", argv=("maxview", "compare", "linen-vs-nnx", "--case", "03_dropout"))
-        }
+    record = record_002.replace(
+        next_step=NextStep(kind="train", argv=("maxview", "compare", "linen-vs-nnx", "--case", "03_dropout"))
     )
     return write_page(record, tmp_path, log_lines=logs_002).as_uri()
 
@@ -116,11 +117,11 @@ def test_a_case_over_time_links_to_its_other_nights(
     store = Store(tmp_path)
     for night in range(6):
         created = datetime(2026, 11, 10 + night, tzinfo=UTC).isoformat()
-        record = record_000.model_copy(update={"id": f"{night:010x}", "created": created})
+        record = record_000.replace(id=f"{night:010x}", created=created)
         if night == 0:
             ends = {side: getattr(record, side) for side in ("baseline", "candidate")}
             alive = {"exit_code": 0, "cause_of_death": None}
-            record = record.model_copy(update={side: arm.model_copy(update=alive) for side, arm in ends.items()})
+            record = record.replace(**{side: arm.replace(**alive) for side, arm in ends.items()})
         update_index(store, add_comparison(record))
         if night == number:
             folder = store.comparison(record.comparison, record.case, record.id).path
@@ -138,8 +139,8 @@ def test_a_case_over_time_links_to_its_other_nights(
 
 def test_equal_curves_are_labelled_equal(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
     loss = next(curve for curve in record_002.curves if curve.metric == "loss")
-    same = loss.model_copy(update={"arm": record_002.candidate.name, "run_name": record_002.candidate.runs[0]})
-    record = record_002.model_copy(update={"curves": (loss, same), "divergence": None})
+    same = loss.replace(arm=record_002.candidate.name, run_name=record_002.candidate.runs[0])
+    record = record_002.replace(curves=(loss, same), divergence=None)
     page = visit(write_page(record, tmp_path, log_lines={}).as_uri()).page
     assert drawn(page).locator("text", has_text="equal at every step shown").count() == 1
 
@@ -386,7 +387,7 @@ def test_the_index_links_to_the_pages_and_fits_every_width(
     page = store.comparison(record_002.comparison, record_002.case, record_002.id).page
     home = write_page(record_002, page.parent, log_lines={}, home="../../../../index.html")
     update_index(store, add_comparison(record_002))
-    update_index(store, add_comparison(hostile_record.model_copy(update={"comparison": "x", "case": hostile})))
+    update_index(store, add_comparison(hostile_record.replace(comparison="x", case=hostile)))
     cell = NightCell(comparison=hostile, case=hostile)
     plan = NightPlan(id="2026-11-21", created="", target=hostile, slices=1, request="x", cells=(cell,))
     result = CellResult(cell=cell, outcome="failed", headline=hostile, page="javascript:window.owned=2")
@@ -436,7 +437,7 @@ def test_one_key_opens_the_next_case(visit: Visit, tmp_path: Path, record_002: C
     store = Store(tmp_path)
     pages = {}
     for case in ("01_base", "03_dropout", "04_int8"):
-        record = record_002.model_copy(update={"case": case})
+        record = record_002.replace(case=case)
         folder = store.comparison(record.comparison, case, record.id).path
         pages[case] = write_page(record, folder, log_lines={}, neighbours=cases_of(record)).as_uri()
         update_index(store, add_comparison(record))
@@ -493,16 +494,14 @@ def test_side_by_side_one_log_follows_the_other_by_step(
         places = range(0, len(texts), lines_a_step)
         curve = next(curve for curve in record_002.curves if curve.arm == arm)
         curves.append(
-            curve.model_copy(
-                update={
-                    "steps": tuple(range(steps)),
-                    "values": tuple(float(step) for step in range(steps)),
-                    "lines": tuple(place + 1 for place in places),
-                    "offsets": tuple(place * 100 for place in places),
-                }
+            curve.replace(
+                steps=tuple(range(steps)),
+                values=tuple(float(step) for step in range(steps)),
+                lines=tuple(place + 1 for place in places),
+                offsets=tuple(place * 100 for place in places),
             )
         )
-    record = record_002.model_copy(update={"curves": tuple(curves), "divergence": None})
+    record = record_002.replace(curves=tuple(curves), divergence=None)
     page = visit(write_page(record, tmp_path, log_lines=logs).as_uri()).page
     page.click("#beside")
     page.locator("#log-candidate .line").first.wait_for()
@@ -586,8 +585,8 @@ def site(
     store = Store(tmp_path)
     found = {}
     commit = Commit(sha="a" * 40, time="2026-04-17T10:11:12+02:00", author="A. Uthor", subject="scales in float32")
-    parted = record_002.candidate.model_copy(update={"commit": commit.sha})
-    listed = record_002.model_copy(update={"candidate": parted, "commits": {parted.name: (commit,)}})
+    parted = record_002.candidate.replace(commit=commit.sha)
+    listed = record_002.replace(candidate=parted, commits={parted.name: (commit,)})
     for record, logs in ((record_000, logs_000), (listed, logs_002)):
         folder = store.comparison(record.comparison, record.case, record.id).path
         found[record.comparison] = write_page(record, folder, log_lines=logs).as_uri()
@@ -598,7 +597,7 @@ def site(
     night = NightRecord(plan=plan, results=(result,), ended="2026-11-21T04:00:00+00:00", changes=CHANGES)
     update_index(store, add_nights([night]))
     series = _series_with_a_change()
-    loss = series.model_copy(update={"metric": "final_loss"})
+    loss = series.replace(metric="final_loss")
     history = write_history_page([judge(series), judge(loss)], store)
     assert history is not None
     return found | {"front": (tmp_path / "index.html").as_uri(), "history": history.as_uri()}
@@ -647,7 +646,7 @@ def test_the_history_shows_the_selection(visit: Visit, site: dict[str, str]) -> 
 def test_every_chart_of_the_history_has_the_same_days(visit: Visit, tmp_path: Path) -> None:
     """A pair that was compared on the last six of twelve days is drawn in the right half."""
     long = _series_with_a_change()
-    short = long.model_copy(update={"case": "03_dropout", "pair": "main → new", "nights": long.nights[6:]})
+    short = long.replace(case="03_dropout", pair="main → new", nights=long.nights[6:])
     history = write_history_page([judge(short), judge(long)], Store(tmp_path))
     assert history is not None
     page = visit(history.as_uri(), ready=False).page
@@ -694,8 +693,8 @@ def test_every_table_of_every_page_sorts_by_each_column(visit: Visit, site: dict
 
 def test_the_changes_of_level_sort_by_every_column(visit: Visit, tmp_path: Path) -> None:
     slower = _series_with_a_change()
-    nights = [night.model_copy(update={"candidate": 0.1 - 0.02 * (day > 5)}) for day, night in enumerate(slower.nights)]
-    faster = slower.model_copy(update={"case": "03_dropout", "nights": tuple(nights)})
+    nights = [night.replace(candidate=0.1 - 0.02 * (day > 5)) for day, night in enumerate(slower.nights)]
+    faster = slower.replace(case="03_dropout", nights=tuple(nights))
     history = write_history_page([judge(slower), judge(faster)], Store(tmp_path))
     assert history is not None
     page = visit(history.as_uri(), ready=False).page
@@ -717,8 +716,8 @@ def test_a_change_in_the_last_night_is_marked(visit: Visit, tmp_path: Path, devi
     assert jumped.events[0].after == whole.nights[6]
     marked = []
     for last in (7, 12):  # the change is in the seventh night
-        series = whole.model_copy(update={"nights": whole.nights[:last]})
-        history = write_history_page([jumped.model_copy(update={"series": series})], store)
+        series = whole.replace(nights=whole.nights[:last])
+        history = write_history_page([jumped.replace(series=series)], store)
         assert history is not None
         marked.append(visit(history.as_uri(), ready=False, **device).page.locator(".moved .fresh").count())
     assert marked == [1, 0]
@@ -772,7 +771,7 @@ def test_a_point_of_the_history_links_to_its_comparison(visit: Visit, tmp_path: 
 
 def test_a_note_of_the_history_names_its_owner(visit: Visit, tmp_path: Path) -> None:
     long = _series_with_a_change()
-    short = long.model_copy(update={"case": "03_dropout", "pair": "main → new", "nights": long.nights[:1]})
+    short = long.replace(case="03_dropout", pair="main → new", nights=long.nights[:1])
     history = write_history_page([judge(short), judge(long)], Store(tmp_path))
     assert history is not None
     pairs = visit(history.as_uri(), ready=False).page.locator("[data-pair]")
@@ -785,14 +784,12 @@ def test_a_note_of_the_history_names_its_owner(visit: Visit, tmp_path: Path) -> 
 def many(tmp_path: Path, record_002: ComparisonRecord) -> str:
     """The index of 450 comparisons without pages; every tenth regressed, the last hundred on a TPU."""
     found = [
-        index_comparison(record_002).model_copy(
-            update={
-                "id": f"{number:010x}",
-                "case": f"{number % 7:02d}_case",
-                "created": (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)).isoformat(),
-                "verdict": "same" if number % 10 else "regressed",
-                "target": "v6e-32" if number >= 350 else "cpu",
-            }
+        index_comparison(record_002).replace(
+            id=f"{number:010x}",
+            case=f"{number % 7:02d}_case",
+            created=(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)).isoformat(),
+            verdict="same" if number % 10 else "regressed",
+            target="v6e-32" if number >= 350 else "cpu",
         )
         for number in range(450)
     ]
@@ -806,8 +803,7 @@ def test_a_phone_shows_300_comparisons_of_12_pairs_in_4000_pixels(
 ) -> None:
     item = index_comparison(record_002)
     found = [
-        item.model_copy(update={"id": f"{n:010x}", "case": f"{n // 12 % 16:02d}_case", "candidate": f"branch-{n % 12}"})
-        for n in range(300)
+        item.replace(id=f"{n:010x}", case=f"{n // 12 % 16:02d}_case", candidate=f"branch-{n % 12}") for n in range(300)
     ]
     store = Store(tmp_path)
     update_index(store, add_results(found, {}))

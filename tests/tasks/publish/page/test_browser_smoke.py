@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.publish.page.write_page import write_page
-from tasks.records import ComparisonRecord
+from tasks.records.compared_case import ComparisonRecord
 
 
 def test_a_page_is_usable(

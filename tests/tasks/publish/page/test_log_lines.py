@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.publish.page.log_lines import lines_of, stream_lines
-from tasks.scrape import scrape_text
+from tasks.scrape.read_log import scrape_text
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\n'

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.publish.page.logview import MAX_FILTERED_BYTES, PIECE, LogView, SearchFilter, write_log
-from tasks.records import Source
+from tasks.records.shared_fields import Source
 
 CHAIN = [
     "I0418 start",

@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 
 from tasks.publish.page.picture import HEIGHT, STRETCHES, draw_bars, draw_picture
-from tasks.records import ComparisonRecord, Curve, Explanation, MetricDiff, TimeDifference, TimeExplanation
+from tasks.records.compared_case import ComparisonRecord, Curve, MetricDiff
+from tasks.records.explanation import Explanation, TimeDifference, TimeExplanation
 
 type MakeRow = Callable[..., MetricDiff]
 
@@ -25,7 +26,7 @@ def timed(record: ComparisonRecord, steps: int) -> ComparisonRecord:
         )
         for arm, seconds in ((record.baseline, 0.08), (record.candidate, 0.1))
     )
-    return record.model_copy(update={"curves": curves, "findings": (), "stalls": {}})
+    return record.replace(curves=curves, findings=(), stalls={})
 
 
 def test_the_first_step_is_left_out_and_both_arms_are_drawn(record_002: ComparisonRecord) -> None:
@@ -42,8 +43,8 @@ def test_a_long_curve_keeps_its_extremes(record_002: ComparisonRecord) -> None:
     record = timed(record_002, 50_000)
     values = list(record.curves[1].values)
     values[31_234] = 0.5
-    spiked = record.curves[1].model_copy(update={"values": tuple(values)})
-    picture = draw_picture(record.model_copy(update={"curves": (record.curves[0], spiked)}))
+    spiked = record.curves[1].replace(values=tuple(values))
+    picture = draw_picture(record.replace(curves=(record.curves[0], spiked)))
     assert picture is not None
     points = [tuple(map(float, point.split(","))) for point in picture.lines[1][1][1:].split("L")]
     assert len(points) <= 2 * STRETCHES
@@ -80,9 +81,9 @@ def test_lacking_memory_is_drawn_if_the_log_tells_both_sizes(
 ) -> None:
     error = record_000.candidate.cause_of_death
     assert error is not None
-    error = error.model_copy(update={"kind": "device_oom", "message": message})
-    dead = record_000.candidate.model_copy(update={"cause_of_death": error})
-    shown = draw_bars(record_000.model_copy(update={"candidate": dead}))
+    error = error.replace(kind="device_oom", message=message)
+    dead = record_000.candidate.replace(cause_of_death=error)
+    shown = draw_bars(record_000.replace(candidate=dead))
     assert shown is not None
     assert [(one.label, one.words, one.width) for one in shown.bars[: len(bars)]] == bars
 
@@ -90,7 +91,7 @@ def test_lacking_memory_is_drawn_if_the_log_tells_both_sizes(
 def test_a_value_that_no_curve_shows_is_a_pair_of_bars(record_002: ComparisonRecord, make_row: MakeRow) -> None:
     """The step time of the program is no step of a run: a curve of runs beside it would show another quantity."""
     row = make_row("program_step_s", "Step time of the program", ("0.08", "0.10", "0.02"), "regressed", "", unit="s")
-    record = timed(record_002, 20).model_copy(update={"rows": (row,), "verdict": "regressed"})
+    record = timed(record_002, 20).replace(rows=(row,), verdict="regressed")
     assert draw_picture(record) is None
     shown = draw_bars(record)
     assert shown is not None
@@ -110,7 +111,7 @@ def test_a_profile_shows_where_the_time_went(record_002: ComparisonRecord, make_
     time = TimeExplanation(**times, differences=tuple(found))
     row = make_row("step_time_s", "Step time, steady", ("0.080", "0.085", "0.005"), "regressed", "", unit="s")
     explained = {"rows": (row,), "verdict": "regressed", "explanation": Explanation(headline="", time=time)}
-    record = timed(record_002, 20).model_copy(update=explained)
+    record = timed(record_002, 20).replace(**explained)
     assert draw_picture(record) is None
     shown = draw_bars(record)
     assert shown is not None
@@ -127,7 +128,7 @@ def test_losses_that_nearly_agree_are_drawn_as_their_difference(
     losses = [curve for curve in record_002.curves if curve.metric == "loss"]
     row = make_row("loss_per_step", "Loss, step by step", ("10 steps", "10 steps", "—"), "changed", "")
     update = {"rows": (row,), "verdict": "changed", "findings": (), "curves": tuple(losses)}
-    picture = draw_picture(record_002.model_copy(update=update))
+    picture = draw_picture(record_002.replace(**update))
     assert picture is not None
     assert (picture.title, [side for side, _ in picture.lines]) == (
         "loss: candidate − baseline",
@@ -137,8 +138,8 @@ def test_losses_that_nearly_agree_are_drawn_as_their_difference(
     assert len(set(zero)) == 1
     assert 0 <= zero[0] <= HEIGHT
     values = tuple(value and 2 * value for value in losses[1].values)
-    far = (losses[0], losses[1].model_copy(update={"values": values}))
-    picture = draw_picture(record_002.model_copy(update=update | {"curves": far}))
+    far = (losses[0], losses[1].replace(values=values))
+    picture = draw_picture(record_002.replace(**(update | {"curves": far})))
     assert picture is not None
     assert (picture.title, len(picture.lines)) == ("loss", 2)
 

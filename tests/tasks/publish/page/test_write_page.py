@@ -15,18 +15,11 @@ from tasks.publish.content.row_values import show_sides
 from tasks.publish.content.verdict_words import MAX_CLAUSE_LENGTH, difference_text, group_rows, without_sides
 from tasks.publish.page import curve_data
 from tasks.publish.page.write_page import write_page
-from tasks.records import (
-    CheckpointEvent,
-    CodeVersion,
-    Commit,
-    ComparisonRecord,
-    Curve,
-    Evidence,
-    Finding,
-    LogError,
-    MetricDiff,
-    Source,
-)
+from tasks.records.checkpoint_proof import CheckpointEvent
+from tasks.records.compared_case import ComparisonRecord, Curve, Evidence, Finding, MetricDiff
+from tasks.records.plan import CodeVersion, Commit
+from tasks.records.run_end import LogError
+from tasks.records.shared_fields import Source
 from tasks.records.text import visible
 from tasks.store.atomic import StoreError
 from tests.wording.sentences import Wording
@@ -163,7 +156,7 @@ def test_a_threshold_without_words_has_the_unit_of_its_metric(
 ) -> None:
     texts = ("0.076", "0.071", "-0.005")
     row = make_row("median_step", "Median step", texts, "improved", "", better="lower", threshold=0.0015, unit="s")
-    root = read(write_page(record_002.model_copy(update={"rows": (row,)}), tmp_path, log_lines={}))
+    root = read(write_page(record_002.replace(rows=(row,)), tmp_path, log_lines={}))
     assert root.one("tr", id="m-median_step").one("dd", class_="threshold").text == "±0.0015 s"
 
 
@@ -303,12 +296,10 @@ def test_a_page_without_logs_says_so(tmp_path: Path, record_002: ComparisonRecor
 
 def test_each_repeat_has_its_own_log_and_curve(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> None:
     again = logs_002["main"]
-    extra = [c.model_copy(update={"run_name": "again"}) for c in record_002.curves if c.arm == "main"]
-    record = record_002.model_copy(
-        update={
-            "baseline": record_002.baseline.model_copy(update={"runs": (*record_002.baseline.runs, "again")}),
-            "curves": (*record_002.curves, *extra),
-        }
+    extra = [c.replace(run_name="again") for c in record_002.curves if c.arm == "main"]
+    record = record_002.replace(
+        baseline=record_002.baseline.replace(runs=(*record_002.baseline.runs, "again")),
+        curves=(*record_002.curves, *extra),
     )
     root = read(write_page(record, tmp_path, log_lines={**logs_002, "main/again": iter(again)}))
     assert root.one("details", id="log-baseline-2")
@@ -322,22 +313,20 @@ def test_with_repeats_each_value_links_to_the_log_of_its_run(
     good = numbered([f"padding {i}" for i in range(3)] + ["saving a checkpoint at step 0", "EXIT_CODE=0"])
     bad = numbered(["saving a checkpoint at step 0", "x" * 40, "RuntimeError: out of memory", "EXIT_CODE=1"])
     error, saves = bad[2][0], (good[3][0], bad[0][0])
-    arm = record_000.candidate.model_copy(
-        update={
-            "runs": ("first", "second"),
-            "cause_of_death": LogError(type="RuntimeError", message="out of memory", line=3, offset=error, run=1),
-            "checkpoints": tuple(
-                CheckpointEvent(step=0, line=line, offset=saves[run], run=run) for run, line in enumerate((4, 1))
-            ),
-        }
+    arm = record_000.candidate.replace(
+        runs=("first", "second"),
+        cause_of_death=LogError(type="RuntimeError", message="out of memory", line=3, offset=error, run=1),
+        checkpoints=tuple(
+            CheckpointEvent(step=0, line=line, offset=saves[run], run=run) for run, line in enumerate((4, 1))
+        ),
     )
     ended = Source(line=4, offset=bad[3][0], run=1)
     finding = Finding(
         kind="missing-steps", effect="qualifies", message="?", evidence=(Evidence(arm="NNX", value="1", source=ended),)
     )
     row = next(row for row in record_000.rows if row.metric == "final_loss")
-    rows = (row.model_copy(update={"candidate_text": "1", "candidate_source": ended}),)
-    record = record_000.model_copy(update={"candidate": arm, "findings": (finding,), "rows": rows})
+    rows = (row.replace(candidate_text="1", candidate_source=ended),)
+    record = record_000.replace(candidate=arm, findings=(finding,), rows=rows)
     root = read(write_page(record, tmp_path, log_lines={"NNX/first": good, "NNX/second": bad}))
     cause = root.one("section", id="death-candidate").one("p", class_="cause").one("a")
     assert cause.attributes["href"] == "#candidate-2-L3"
@@ -345,8 +334,8 @@ def test_with_repeats_each_value_links_to_the_log_of_its_run(
     assert [link.attributes["href"] for cell in links for link in cell] == ["#candidate-L4", "#candidate-2-L1"]
     metrics = root.one("section", id="metrics")
     assert "#candidate-2-L4" in [link.attributes["href"] for link in metrics.all("a")]
-    alive = arm.model_copy(update={"exit_code": 0, "cause_of_death": None})
-    root = read(write_page(record.model_copy(update={"candidate": alive}), tmp_path, log_lines={"NNX/second": bad}))
+    alive = arm.replace(exit_code=0, cause_of_death=None)
+    root = read(write_page(record.replace(candidate=alive), tmp_path, log_lines={"NNX/second": bad}))
     assert [link.attributes["href"] for link in root.one("section", id="sides").all("a")] == ["#candidate-2-L4"]
 
 
@@ -398,9 +387,9 @@ def test_external_text_stays_text_everywhere(
 
 def test_undrawable_values_are_listed_beside_the_chart(tmp_path: Path, record_002: ComparisonRecord) -> None:
     def spoilt(given: Curve) -> Curve:
-        return given.model_copy(update={"values": (*given.values[:5], float("nan"), float("inf"), *given.values[7:])})
+        return given.replace(values=(*given.values[:5], float("nan"), float("inf"), *given.values[7:]))
 
-    record = record_002.model_copy(update={"curves": tuple(map(spoilt, record_002.curves))})
+    record = record_002.replace(curves=tuple(map(spoilt, record_002.curves)))
     root = read(write_page(record, tmp_path, log_lines={}))
     assert re.search(r"main: .* at step 5 and 1 more", root.one("section", id="curves").text)
     trace = curve(tmp_path, 0)[0]
@@ -433,7 +422,7 @@ def test_a_long_run_gives_a_page_of_bounded_size(tmp_path: Path, record_002: Com
         for metric in ("loss", "step_time_s")
         for arm in (record_002.baseline, record_002.candidate)
     )
-    record = record_002.model_copy(update={"curves": curves, "rows": (), "findings": (), "stalls": {}})
+    record = record_002.replace(curves=curves, rows=(), findings=(), stalls={})
     lines = {arm.name: long_log(count) for arm in (record.baseline, record.candidate)}
     page = write_page(record, tmp_path, log_lines=lines)
     assert page.stat().st_size < 150_000  # long data is loaded on demand
@@ -475,8 +464,8 @@ def test_the_commits_between_the_refs_are_listed(
 ) -> None:
     own = Commit(sha="1b5e4eb5a" + "0" * 31, time="2026-04-17T10:11:12+02:00", author="A. Uthor", subject=hostile)
     reported = {"commits": {record_002.candidate.name: (own,)}}
-    between = {"candidate": record_002.candidate.model_copy(update={"commit": own.sha})}
-    root = read(write_page(record_002.model_copy(update=reported | between), tmp_path, log_lines={}))
+    between = {"candidate": record_002.candidate.replace(commit=own.sha)}
+    root = read(write_page(record_002.replace(**(reported | between)), tmp_path, log_lines={}))
     commits = root.one("details", id="d-commits")
     assert re.findall(r"\d+", commits.one("summary").text) == [
         "0",
@@ -493,7 +482,7 @@ def test_the_diff_of_a_working_tree_is_kept(
         name="your tree (a.py)", sha="2" * 40, head="3" * 40, subject="a feature", changed=("a.py",),
         diff=f"-one\n+{hostile}",
     )  # fmt: skip
-    root = read(write_page(record_002.model_copy(update={"code": {record_002.candidate.name: edited}}), tmp_path,
+    root = read(write_page(record_002.replace(code={record_002.candidate.name: edited}), tmp_path,
                            log_lines={}))  # fmt: skip
     shown = root.one("details", id="d-edits-candidate")
     assert shown.one("summary").text.startswith("a.py")
@@ -506,11 +495,11 @@ def test_the_diff_of_a_working_tree_is_kept(
 
 def test_a_curve_has_a_title_and_a_unit(tmp_path: Path, record_002: ComparisonRecord) -> None:
     curves = tuple(
-        one.model_copy(update={"metric": name})
+        one.replace(metric=name)
         for name in ("device_s", "step_cpu_time_s", "tflops_per_device", "lm_loss")
         for one in record_002.curves[:1]
     )
-    page = write_page(record_002.model_copy(update={"curves": curves}), tmp_path, log_lines={})
+    page = write_page(record_002.replace(curves=curves), tmp_path, log_lines={})
     assert [(figure["title"], figure["unit"]) for figure in data(read(page))["figures"]] == [
         ("Step time: the device and waiting for it", "s"),
         ("CPU time per step", "s"),
@@ -520,7 +509,7 @@ def test_a_curve_has_a_title_and_a_unit(tmp_path: Path, record_002: ComparisonRe
 
 
 def test_metrics_in_neither_log_share_one_grey_line(tmp_path: Path, record_002: ComparisonRecord) -> None:
-    record = record_002.model_copy(update={"absent": ("Memory %", "<b>")})
+    record = record_002.replace(absent=("Memory %", "<b>"))
     line = read(write_page(record, tmp_path, log_lines={})).one("p", class_="absent")
     assert line.text == "No value on either side: Memory %, <b>."
 
@@ -531,7 +520,7 @@ def test_rows_of_one_step_are_not_judged_and_link_to_the_steady_row(
     single = make_row("tokens_per_s", "Tok/s", ("2054.9", "1883.5", "-171.4"), "not judged", "see the steady steps")
     steady = make_row("step_time_s", "Step time, steady", ("0.08", "0.0865", "+0.0065"), "regressed", "surely slower")
     for rows in ((single, steady), (single,)):
-        record = record_002.model_copy(update={"rows": rows, "findings": ()})
+        record = record_002.replace(rows=rows, findings=())
         html = write_page(record, tmp_path, log_lines={}).read_text()
         assert 'id="m-tokens_per_s" data-verdict="not judged"' in html
         assert ('href="#m-step_time_s"' in html) is (len(rows) == 2)

@@ -9,8 +9,8 @@ from tasks.publish.page.write_page import write_page
 from tasks.publish.site.comparison_pages import build_site, publish_comparison
 from tasks.publish.site.index import PAGE, index_comparison, parse_index
 from tasks.publish.site.index_files import pair_file
-from tasks.records import ComparisonRecord
-from tasks.store import Store, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.store.store import Store, open_store
 
 
 def put(store: Store, record: ComparisonRecord) -> Path:
@@ -21,8 +21,8 @@ def put(store: Store, record: ComparisonRecord) -> Path:
 
 def without_logs(record: ComparisonRecord, **changes: str) -> ComparisonRecord:
     gone = {"spans": ((0, 0),)}
-    arms = {side: getattr(record, side).model_copy(update=gone) for side in ("baseline", "candidate")}
-    return record.model_copy(update={**arms, "curves": (), **changes})
+    arms = {side: getattr(record, side).replace(**gone) for side in ("baseline", "candidate")}
+    return record.replace(**{"curves": ()} | arms | changes)
 
 
 def test_only_missing_or_stale_pages_are_written(tmp_path: Path, record_002: ComparisonRecord) -> None:
@@ -34,7 +34,7 @@ def test_only_missing_or_stale_pages_are_written(tmp_path: Path, record_002: Com
     before = [page.stat().st_mtime_ns for page in pages]
     assert (build_site(store).written, build_site(store).kept) == (0, 3)
     assert [page.stat().st_mtime_ns for page in pages] == before
-    put(store, records[1].model_copy(update={"headline": "said otherwise"}))
+    put(store, records[1].replace(headline="said otherwise"))
     reported: list[str] = []
     assert build_site(store, tell=reported.append).written == len(reported) == 1
     assert "said otherwise" in pages[1].read_text()
@@ -55,7 +55,7 @@ def test_unchanged_pages_are_not_written_again(tmp_path: Path, record_002: Compa
     files = [*(tmp_path / "curves").iterdir(), tmp_path / "logs/baseline-1.js"]
     before = [file.stat().st_ino for file in files]
     own = page.stat().st_ino
-    write_page(record_002.model_copy(update={"headline": "said otherwise"}), tmp_path, log_lines=lines)
+    write_page(record_002.replace(headline="said otherwise"), tmp_path, log_lines=lines)
     assert [file.stat().st_ino for file in files] == before
     assert page.stat().st_ino != own
 

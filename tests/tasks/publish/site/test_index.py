@@ -46,8 +46,10 @@ from tasks.publish.site.index_page import (
     tally,
     update_index,
 )
-from tasks.records import CellResult, ComparisonRecord, NightCell, NightChange, NightPlan, NightRecord
-from tasks.store import Store, StoreError, open_store
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord
+from tasks.store.atomic import StoreError
+from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
 
 WRITERS, EACH = 4, 3
@@ -70,7 +72,7 @@ def shown(store: Store) -> StoreIndex:
 
 
 def compared(record: ComparisonRecord, **changes: Any) -> ComparisonRecord:
-    return record.model_copy(update={"created": "2026-11-21T03:00:00+00:00", **changes})
+    return record.replace(**{"created": "2026-11-21T03:00:00+00:00"} | changes)
 
 
 def night(day: int, *outcomes: str, page: str = "") -> NightRecord:
@@ -102,7 +104,7 @@ def test_no_comparison_is_ever_dropped(store: Store, record_002: ComparisonRecor
 
 def test_each_pair_of_refs_has_rows_with_its_newest_verdicts(store: Store, record_002: ComparisonRecord) -> None:
     def of_branch(ref: str, id: str, verdict: str) -> ComparisonRecord:
-        candidate = record_002.candidate.model_copy(update={"label": f"{ref} · 574ad3fb9"})
+        candidate = record_002.candidate.replace(label=f"{ref} · 574ad3fb9")
         return compared(record_002, id=id, verdict=verdict, candidate=candidate, created=f"2026-11-2{id}T03")
 
     for ref, id, verdict in (("feat/a", "1", "regressed"), ("feat/b", "2", "same"), ("feat/a", "3", "same")):
@@ -190,8 +192,7 @@ def test_the_index_of_two_thousand_comparisons_is_small(tmp_path: Path, record_0
     """Branches of 37 letters, 16 cases, and headlines of 80."""
     one = index_comparison(compared(record_002))
     every = tuple(
-        one.model_copy(update={"case": f"{n % 16:02}_gradient_accum", "id": f"{n:010x}", "headline": "h" * 80})
-        for n in range(2000)
+        one.replace(case=f"{n % 16:02}_gradient_accum", id=f"{n:010x}", headline="h" * 80) for n in range(2000)
     )
     store = open_store(tmp_path / "out")
     page = render_index(index_results(every), store)
@@ -203,13 +204,11 @@ def numbered(record: ComparisonRecord, numbers: range) -> list[IndexedComparison
     """Results of two cases, an hour apart; every fourth regressed."""
     one = index_comparison(compared(record))
     return [
-        one.model_copy(
-            update={
-                "case": f"{n % 2:02}_case",
-                "id": f"{n:010x}",
-                "created": (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n)).isoformat(),
-                "verdict": "same" if n % 4 else "regressed",
-            }
+        one.replace(
+            case=f"{n % 2:02}_case",
+            id=f"{n:010x}",
+            created=(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n)).isoformat(),
+            verdict="same" if n % 4 else "regressed",
         )
         for n in numbers
     ]
@@ -237,9 +236,9 @@ def test_a_result_that_is_published_again_is_counted_once(store: Store, record_0
     (first,) = shown(store).segments
     old, young = found[8], found[-1]  # in the segment; in the index
     assert old.verdict == "regressed"
-    again = old.model_copy(update={"verdict": "same", "created": "2026-11-22T03:00:00+00:00"})
+    again = old.replace(verdict="same", created="2026-11-22T03:00:00+00:00")
     update_index(store, add_results([again], {old.key: old.created}))
-    update_index(store, add_results([young.model_copy(update={"verdict": "improved"})], {}))
+    update_index(store, add_results([young.replace(verdict="improved")], {}))
     index, results = shown(store), read_results(store)
     assert index.total == len(results) == len({item.key for item in results}) == len(found)
     assert index.counts == {word: sum(item.outcome == word for item in results) for word in index.counts}
@@ -252,7 +251,7 @@ def test_a_result_that_is_published_again_is_counted_once(store: Store, record_0
 def test_an_older_pair_comes_back_with_all_its_cases(store: Store, record_002: ComparisonRecord) -> None:
     def of(branch: int, case: str, day: int) -> IndexedComparison:
         item = index_comparison(compared(record_002, case=case, id=f"{branch:x}{day:x}{case}"))
-        return item.model_copy(update={"candidate": f"b{branch}", "created": f"2026-11-{day:02}T03:00:00+00:00"})
+        return item.replace(candidate=f"b{branch}", created=f"2026-11-{day:02}T03:00:00+00:00")
 
     update_index(store, add_results([of(0, "a", 1), of(0, "b", 1)], {}))
     update_index(store, add_results([of(branch, "a", 2) for branch in range(1, MAX_PAIRS + 1)], {}))
@@ -278,10 +277,10 @@ def test_a_change_links_to_its_page_and_names_its_owner(tmp_path: Path, wording:
     store = open_store(tmp_path / "out")
     done = night(4, "regressed", page=str(store.path / "comparisons/linen-vs-nnx/00_case/a/index.html"))
     (result,) = done.results
-    cell = result.cell.model_copy(update={"owner": "a team"})
-    owned = result.model_copy(update={"cell": cell, "died": True})
+    cell = result.cell.replace(owner="a team")
+    owned = result.replace(cell=cell, died=True)
     changes = (*find_changes((), [owned]), NightChange(kind="as stored", text="told otherwise"))
-    update_index(store, add_nights([done.model_copy(update={"results": (owned,), "changes": changes})]))
+    update_index(store, add_nights([done.replace(results=(owned,), changes=changes)]))
     page = (store.path / PAGE).read_text()
     reported = re.search(r'<ul class="changes">(.*?)</ul>', page, re.DOTALL)
     assert reported
@@ -375,11 +374,11 @@ def test_one_more_comparison_is_few_requests_to_a_bucket(
 
     monkeypatch.setattr(requests.Session, "request", count)
     # record, page, two logs in two forms, curves, history: 8 uploads; index and pair are read and written
-    publish_comparison(first.model_copy(update={"id": "0000000002"}), store, pair)
+    publish_comparison(first.replace(id="0000000002"), store, pair)
     assert len(asked) == 12, asked
     # another machine replaces a comparison: it finds the record there, and the index counts it once
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
-    publish_comparison(first.model_copy(update={"headline": "said otherwise"}), open_store(gcs_url))
+    publish_comparison(first.replace(headline="said otherwise"), open_store(gcs_url))
     index = parse_index(store.files.read(PAGE).decode())
     assert index is not None
     assert {item.id: item.headline == "said otherwise" for item in index.comparisons} == {
@@ -398,7 +397,7 @@ def test_the_index_separates_new_from_known_failures_missing_and_fixed_ones() ->
         return IndexedNight(id=str(day), target="cpu", ended=f"2026-11-{day}", headline="", cells=cells)
 
     before = night(1, a="same", b="regressed", c="died", d="same", e="same")
-    elsewhere = night(2, a="regressed").model_copy(update={"target": "v6e-32"})  # another target: not the night before
+    elsewhere = night(2, a="regressed").replace(target="v6e-32")  # another target: not the night before
     now = night(3, a="regressed", b="regressed", c="same", d="failed")
     found = {name: [cell.case for cell in cells] for name, cells in find_states([now, elsewhere, before]).items()}
     assert found == {
@@ -412,11 +411,11 @@ def test_the_index_separates_new_from_known_failures_missing_and_fixed_ones() ->
     undecided = night(3, b="unknown", c="unknown")
     found = {name: [cell.case for cell in cells] for name, cells in find_states([undecided, before]).items()}
     assert (found["healed"], found["unknown"]) == ([], ["b", "c"])
-    sound = undecided.cells[0].model_copy(update={"outcome": "same", "quarantine": "known"})
-    states = find_states([undecided.model_copy(update={"cells": (sound,)}), before])
+    sound = undecided.cells[0].replace(outcome="same", quarantine="known")
+    states = find_states([undecided.replace(cells=(sound,)), before])
     assert (states["healed"], states["quarantined"]) == ([], [sound])
-    quiet = now.cells[0].model_copy(update={"quarantine": "known"})
-    states = find_states([now.model_copy(update={"cells": (quiet,)})])
+    quiet = now.cells[0].replace(quarantine="known")
+    states = find_states([now.replace(cells=(quiet,))])
     assert (states["new"], states["quarantined"]) == ([], [quiet])
 
 

@@ -24,9 +24,11 @@ from tasks.extensions.invariants.twin_records import InvariantsRecord
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import render_not_found
-from tasks.records import BisectedPoint, Bisection, Commit, ComparisonRecord
+from tasks.records.bisection import BisectedPoint, Bisection
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import Commit
 from tasks.services.site_server import make_server
-from tasks.store import Store, open_store
+from tasks.store.store import Store, open_store
 
 LOG_LINE = re.compile(r"(.+)-L\d+")  # an anchor that the page's script makes in the log with this prefix
 OF_NAVIGATION = ("history", "invariants")  # anchors of the front page, which leads on to the page if there is one

@@ -16,7 +16,7 @@ from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import index_comparison
 from tasks.publish.terminal.report import render_brief
-from tasks.records import ComparisonRecord
+from tasks.records.compared_case import ComparisonRecord
 from tasks.services.prefect_ui import tell_outcomes
 from tests.wording.surfaces import compare_pair_of
 
@@ -47,27 +47,20 @@ def with_other_times(record: ComparisonRecord) -> ComparisonRecord:
     """The record with the program's time and the processor's time beside the runs' time, by other numbers."""
     row = next(row for row in record.rows if row.metric == "step_time_s")
     others = [
-        row.model_copy(
-            update={
-                "metric": name,
-                "title": title,
-                "effect": effect,
-                "effect_text": f"{100 * effect:+.1f} % (-1.0 … +9)",
-            }
-        )
+        row.replace(metric=name, title=title, effect=effect, effect_text=f"{100 * effect:+.1f} % (-1.0 … +9)")
         for name, title, effect in (
             ("program_step_s", "Step time of the program", 0.0666),
             ("step_cpu_time_s", "CPU time per step", 0.0777),
         )
     ]
-    return record.model_copy(update={"rows": (*others, *record.rows)})
+    return record.replace(rows=(*others, *record.rows))
 
 
 @pytest.mark.parametrize("metric", PER_STEP)
 def test_a_headline_has_one_number(metric: str, records: list[ComparisonRecord]) -> None:
     record = with_other_times(next(one for one in records if one.verdict == "regressed" and not one.has_died))
     arms = (ArmRuns(name="a", label="main", runs=()), ArmRuns(name="b", label="x", runs=()))
-    rows = [row.model_copy(update={"verdict": "regressed"}) for row in record.rows if row.metric in PER_STEP]
+    rows = [row.replace(verdict="regressed") for row in record.rows if row.metric in PER_STEP]
     rows.sort(key=lambda row: row.metric != metric)  # in any order
     _, headline = conclude(arms, (), rows, ())
     shown = find_time_row(rows, "regressed")

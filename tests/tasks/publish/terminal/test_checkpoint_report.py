@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.publish.terminal.checkpoint_report import print_difference
-from tasks.records import ArrayDifference, CheckpointDifference
+from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference
 from tests.wording.sentences import Wording, line_with
 
 

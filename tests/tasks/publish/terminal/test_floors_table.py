@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from tasks.publish.terminal.floors_table import render_floors
-from tasks.records import ComparisonRecord, Floor
+from tasks.records.compared_case import ComparisonRecord, Floor
 
 
 def show(records: list[ComparisonRecord], left_out: dict[str, str]) -> str:

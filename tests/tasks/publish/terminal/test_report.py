@@ -13,7 +13,8 @@ from tasks.publish.content.brief import tell_certainty
 from tasks.publish.content.verdict_words import AGAIN, difference_text, name_row, without_sides
 from tasks.publish.terminal.report import print_comparison
 from tasks.publish.terminal.typed_command import as_typed
-from tasks.records import ComparisonRecord, Curve, MetricDiff, NextStep
+from tasks.records.compared_case import ComparisonRecord, Curve, MetricDiff
+from tasks.records.next_step import NextStep
 from tests.wording.sentences import Wording
 
 
@@ -50,10 +51,10 @@ def test_no_line_is_wider_than_the_terminal(record_000: ComparisonRecord, record
 
 def test_no_number_is_broken_at_80_columns(record_002: ComparisonRecord) -> None:
     wide = {"baseline_text": "0.2496 ± 0.0233", "candidate_text": "0.3337 ± 0.0084", "difference_text": "+0.0842"}
-    row = record_002.rows[0].model_copy(
-        update=wide | {"effect_text": "+33.7 % (-40.7 … +201.5)", "group": "ours", "title": "A long name of a metric"}
+    row = record_002.rows[0].replace(
+        **(wide | {"effect_text": "+33.7 % (-40.7 … +201.5)", "group": "ours", "title": "A long name of a metric"})
     )
-    lines = report(record_002.model_copy(update={"rows": (*record_002.rows, row)})).splitlines()
+    lines = report(record_002.replace(rows=(*record_002.rows, row))).splitlines()
     for number in ("0.2496 ± 0.0233", "0.3337 ± 0.0084", "+33.7 %", "(-40.7 … +201.5)"):
         assert any(number in line for line in lines), number
     assert max(len(line) for line in lines if not line.startswith("next: ")) <= 80
@@ -67,9 +68,7 @@ def test_the_verdict_comes_first_and_the_next_command_last(record_002: Compariso
     assert record_002.next_command == ""  # the two cannot be compared: other logs are needed
     wording("next_steps", flat("\n".join(lines[-3:])).partition("next ")[2])
     lines = (
-        report(record_002.model_copy(update={"next_step": NextStep(kind="by hand", argv=("maxview", "history"))}))
-        .strip()
-        .splitlines()
+        report(record_002.replace(next_step=NextStep(kind="by hand", argv=("maxview", "history")))).strip().splitlines()
     )
     assert lines[-1] == f"  next  {as_typed('maxview history')}"
 
@@ -86,7 +85,7 @@ def test_a_path_and_a_command_are_one_line_each(record_002: ComparisonRecord) ->
     command = f"maxview compare linen-vs-nnx --out {'/a-long-folder' * 6} --until-decided"
     lines = (
         report(
-            record_002.model_copy(update={"next_step": NextStep(kind="until decided", argv=tuple(command.split()))}),
+            record_002.replace(next_step=NextStep(kind="until decided", argv=tuple(command.split()))),
             page="o/" * 60,
         )
         .strip()
@@ -123,7 +122,7 @@ def test_a_row_of_single_steps_has_the_pages_word_and_headings_are_complete(
     cells = ("0.0800 ± 0.0002", "0.0865 ± 0.0001", "+0.0065")
     steady = make_row("step_time_s", "Step time, steady", cells, "regressed", "surely slower", group="ours")
     for width in (80, 100):
-        text = report(record_002.model_copy(update={"rows": (single, steady)}), width)
+        text = report(record_002.replace(rows=(single, steady)), width)
         assert re.split(r"\s{2,}", table_line(text, "Tok/s").strip())[-1] == "· not judged"
         assert "✗ Tok/s" not in text
         assert "\nSpeed\n" in text
@@ -137,7 +136,7 @@ def test_a_row_that_is_not_the_same_has_its_reason_and_threshold(
     assert re.search(r"≠ Memory %: .*? \[threshold ±0.005\]", text)
     texts = ("0.076", "0.071", "-0.005")
     row = make_row("median_step", "Median step", texts, "improved", "why", better="lower", threshold=0.0015, unit="s")
-    text = flat(report(record_002.model_copy(update={"rows": (row,), "findings": ()})))
+    text = flat(report(record_002.replace(rows=(row,), findings=())))
     assert "✓ Median step: why [threshold ±0.0015 s]" in text  # a threshold without words, in the metric's unit
 
 
@@ -154,14 +153,14 @@ def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_shown(record_000: Comp
 
 
 def test_a_death_without_a_cause_is_shown_too(record_000: ComparisonRecord) -> None:
-    silent = record_000.candidate.model_copy(update={"cause_of_death": None, "exit_code": 137})
-    text = flat(report(record_000.model_copy(update={"candidate": silent})))
+    silent = record_000.candidate.replace(cause_of_death=None, exit_code=137)
+    text = flat(report(record_000.replace(candidate=silent)))
     assert "† candidate: its log names no cause" in text
 
 
 def test_findings_are_in_the_order_of_their_weight(record_002: ComparisonRecord) -> None:
-    note = record_002.findings[0].model_copy(update={"kind": "started-apart", "effect": "note"})
-    shuffled = record_002.model_copy(update={"findings": (note, *reversed(record_002.findings))})
+    note = record_002.findings[0].replace(kind="started-apart", effect="note")
+    shuffled = record_002.replace(findings=(note, *reversed(record_002.findings)))
     text = report(shuffled)
     assert text.index("✗ blocks") < text.index("! qualifies") < text.index("· note")
 
@@ -179,8 +178,8 @@ def test_floors_and_checkpoints_are_named_with_their_state(
 
 def test_a_long_branch_name_is_folded_not_cut(record_002: ComparisonRecord) -> None:
     name = "feat/" + "a-very-long-name-" * 12
-    branch = record_002.candidate.model_copy(update={"name": name, "label": name, "branch": name})
-    text = report(record_002.model_copy(update={"candidate": branch}))
+    branch = record_002.candidate.replace(name=name, label=name, branch=name)
+    text = report(record_002.replace(candidate=branch))
     assert name in re.sub(r"\s+", "", text)
     assert max(len(line) for line in text.splitlines() if not line.startswith("next: ")) <= 80
 
@@ -191,13 +190,11 @@ def test_colours_only_repeat_the_words(record_002: ComparisonRecord) -> None:
 
 
 def test_hostile_text_is_printed_as_text(record_002: ComparisonRecord, hostile: str) -> None:
-    record = record_002.model_copy(
-        update={
-            "headline": hostile,
-            "case": hostile,
-            "candidate": record_002.candidate.model_copy(update={"label": f"[bold]{hostile}", "branch": hostile}),
-            "rows": tuple(row.model_copy(update={"reason": hostile}) for row in record_002.rows),
-        }
+    record = record_002.replace(
+        headline=hostile,
+        case=hostile,
+        candidate=record_002.candidate.replace(label=f"[bold]{hostile}", branch=hostile),
+        rows=tuple(row.replace(reason=hostile) for row in record_002.rows),
     )
     text = report(record)
     assert "\x1b" not in text
@@ -212,7 +209,7 @@ def test_the_page_is_named_only_if_it_exists(record_002: ComparisonRecord, page:
 
 
 def test_metrics_in_neither_log_share_one_line(record_002: ComparisonRecord) -> None:
-    text = report(record_002.model_copy(update={"absent": ("Memory %", "Program memory")}))
+    text = report(record_002.replace(absent=("Memory %", "Program memory")))
     assert flat(text).count(": Memory %, Program memory.") == 1
 
 
@@ -234,8 +231,8 @@ def test_levels_of_step_times_are_bars_in_a_terminal_only(record_002: Comparison
         values = [0.1 if arm is record_002.candidate and step % 3 else 0.08 for step in steps]
         given = {"metric": "step_time_s", "arm": arm.name, "run_name": arm.runs[0], "lines": steps, "offsets": steps}
         curves.append(Curve(steps=steps, values=tuple(values), **given))
-    update = {"verdict": "regressed", "rows": (row.model_copy(update=slow),), "findings": (), "stalls": {}}
-    record = record_002.model_copy(update=update | {"curves": tuple(curves)})
+    update = {"verdict": "regressed", "rows": (row.replace(**slow),), "findings": (), "stalls": {}}
+    record = record_002.replace(**(update | {"curves": tuple(curves)}))
     drawn, plain = (report(record, colour=colour, full=False) for colour in (True, False))
     assert "█" in drawn
     assert "█" not in plain

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.publish.terminal.scrape_output import json_text, show_reading
-from tasks.scrape import scrape_text
+from tasks.scrape.read_log import scrape_text
 from tests.wording.sentences import Wording
 
 LOG = """\

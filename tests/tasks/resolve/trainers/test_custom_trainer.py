@@ -19,12 +19,14 @@ from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
 from tasks.launch.logs import watch
-from tasks.records import ArmOverrides, NightPlan, RunPlan, RunRecord
+from tasks.records.night import NightPlan
+from tasks.records.plan import ArmOverrides, RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.options import NightOptions
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.trainer import SOURCE
-from tasks.scrape import scrape_run
-from tasks.store import Store
+from tasks.scrape.read_log import scrape_run
+from tasks.store.store import Store
 from tasks.verify.steps_to_prove import find_unverified
 from tasks.verify.verification import verify_checkpoint
 from tests.wording.sentences import Wording

@@ -12,11 +12,11 @@ import pytest
 from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
-from tasks.records import RunFiles
+from tasks.records.plan import RunFiles
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, show_value
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
-from tasks.scrape import scrape_run
+from tasks.scrape.read_log import scrape_run
 from tests.wording.sentences import Wording
 
 OURS = frozenset(TrainConfig.model_fields) - OWN_KEYS.keys()
@@ -81,8 +81,8 @@ def test_experts_on_a_cpu_do_not_use_the_tpu_kernel(
     config: Callable[..., TrainConfig], case: str, hardware: str, expected: str | None
 ) -> None:
     release = RELEASES["0.2.4"]
-    maxtext = release.model_copy(update={"keys": release.keys | {"megablox"}})
-    wanted = config("nnx", case=case).model_copy(update={"hardware": hardware})
+    maxtext = release.replace(keys=release.keys | {"megablox"})
+    wanted = config("nnx", case=case).replace(hardware=hardware)
     assert words_of(plan_maxtext(wanted, maxtext, Path("/out/r")).argv).get("megablox") == expected
 
 
@@ -139,11 +139,9 @@ def test_configs_without_a_matching_block_are_refused(
 def test_plain_text_is_refused_with_maxtexts_formats(config: Callable[..., TrainConfig]) -> None:
     with pytest.raises(ConfigError, match=r"^MaxText 0\.2\.4: reads no grain_file_type=txt .*grain_file_type=parquet"):
         plan_maxtext(config("nnx", case="08_packing"), RELEASES["0.2.4"], Path("/out/r"))
-    texts = config("nnx", case="08_packing").model_copy(update={"grain_file_type": "parquet", "tokenizer_path": "t"})
+    texts = config("nnx", case="08_packing").replace(grain_file_type="parquet", tokenizer_path="t")
     words = words_of(
-        plan_maxtext(
-            texts, RELEASES["0.2.4"].model_copy(update={"keys": OURS | BOTH | OWN_KEYS.keys()}), Path("/out/r")
-        ).argv
+        plan_maxtext(texts, RELEASES["0.2.4"].replace(keys=OURS | BOTH | OWN_KEYS.keys()), Path("/out/r")).argv
     )
     assert (words["grain_file_type"], words["tokenizer_path"]) == ("parquet", "t")
 

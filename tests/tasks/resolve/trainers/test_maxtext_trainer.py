@@ -24,13 +24,14 @@ from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
 from tasks.launch.logs import watch
-from tasks.records import RunPlan, RunRecord
+from tasks.records.plan import RunPlan
+from tasks.records.run import RunRecord
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.maxtext_trainer import MaxTextTrainer
 from tasks.resolve.trainers.trainer import SOURCE
-from tasks.scrape import scrape_run
-from tasks.store import Store
+from tasks.scrape.read_log import scrape_run
+from tasks.store.store import Store
 from tests.wording.sentences import Wording
 
 type MakePython = Callable[..., Path]

@@ -13,8 +13,8 @@ from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.logs import watch
 from tasks.resolve.plans import Request, resolve
-from tasks.scrape import scrape_run
-from tasks.store import Store
+from tasks.scrape.read_log import scrape_run
+from tasks.store.store import Store
 
 FILE = """# Whether a new trainer is compared.
 trainer: echo

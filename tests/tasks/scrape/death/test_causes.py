@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from tasks.records import DEATH_WORDS, DeathKind, LogError, RunReading
-from tasks.scrape import scrape_text
+from tasks.records.log_reading import RunReading
+from tasks.records.run_end import DEATH_WORDS, DeathKind, LogError
 from tasks.scrape.death.causes import CAUSES, classify
+from tasks.scrape.read_log import scrape_text
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/x/{file}", line 3, in f\n    g()\n{error}'
 HBM = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. "

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tasks.records import LogError, RunReading
-from tasks.scrape import scrape_text
+from tasks.records.log_reading import RunReading
+from tasks.records.run_end import LogError
 from tasks.scrape.death.death_log import MAX_FINDINGS, DeathLog
 from tasks.scrape.dialects.maxtext.patterns import PATTERNS
+from tasks.scrape.read_log import scrape_text
 from tasks.scrape.window import Window, find_all
 from tests.wording.sentences import Wording
 

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.records import RunReading
-from tasks.scrape import scrape_text
+from tasks.records.log_reading import RunReading
 from tasks.scrape.death.death_log import MAX_FINDINGS
 from tasks.scrape.dialects import megatron
-from tasks.scrape.read_log import RunBuilder
+from tasks.scrape.read_log import RunBuilder, scrape_text
 from tasks.scrape.window import windows
 
 ROW = (

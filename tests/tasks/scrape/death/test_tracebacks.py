@@ -3,9 +3,9 @@
 
 import pytest
 
-from tasks.records import LogError
-from tasks.scrape import scrape_text
+from tasks.records.run_end import LogError
 from tasks.scrape.death.tracebacks import NO_MARK, lines_above, marks_of
+from tasks.scrape.read_log import scrape_text
 
 # as in public logs, each with its repository
 MARKS = {

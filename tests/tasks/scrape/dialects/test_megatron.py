@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.records import RunReading
-from tasks.scrape import scrape, scrape_text
+from tasks.records.log_reading import RunReading
+from tasks.scrape.read_log import scrape, scrape_text
 
 ROW = (
     " [2025-06-28 18:42:{second:02d}] iteration {step:8d}/      20 | consumed samples: {samples:12d} | elapsed time per "

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tasks.records import RunReading
-from tasks.scrape import scrape_text
+from tasks.records.log_reading import RunReading
+from tasks.scrape.read_log import scrape_text
 
 T0 = 1_760_000_000_000  # 2025-10-09T08:53:20Z, in milliseconds
 SEEDS = os.environ.get("MAXVIEW_SEEDS")

@@ -3,8 +3,8 @@
 
 import pytest
 
-from tasks.records import RunReading
-from tasks.scrape import scrape_text
+from tasks.records.log_reading import RunReading
+from tasks.scrape.read_log import scrape_text
 
 HEAD = "[rank0]:[titan] 2025-06-20 19:13:39,663 - root - INFO - "
 NEW = "step: {step:2}  loss: {loss:8.5f}  grad_norm:  8.2782  memory: 87.87GiB(62.89%)  tps: 5,970  tflops: 1,301.33  mfu: 30.47%"

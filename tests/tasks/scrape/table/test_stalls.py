@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tasks.scrape import scrape_text
+from tasks.scrape.read_log import scrape_text
 
 
 def causes(data: bytes) -> dict[int, str]:

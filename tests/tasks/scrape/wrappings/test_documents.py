@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tasks.scrape import LogFormatError, scrape_text
+from tasks.scrape.read_log import scrape_text
+from tasks.scrape.window import LogFormatError
 from tests.wording.sentences import Wording
 
 HEAD = """MaxView

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.scrape import LogFormatError, scrape_text
+from tasks.scrape.read_log import scrape_text
+from tasks.scrape.window import LogFormatError
 from tasks.scrape.wrappings.lines import clean, join_cri_lines, recodings
 from tasks.scrape.wrappings.unpack import from_utf16
 

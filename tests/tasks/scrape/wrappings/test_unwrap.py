@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from tasks.records import LogReading, RunReading
-from tasks.scrape import LogFormatError, scrape, scrape_chunks, scrape_text
+from tasks.records.log_reading import LogReading, RunReading
+from tasks.scrape.read_log import scrape, scrape_chunks, scrape_text
+from tasks.scrape.window import LogFormatError
 from tasks.scrape.wrappings import unwrap
 from tasks.scrape.wrappings.exports import sortable
 

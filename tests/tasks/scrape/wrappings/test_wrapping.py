@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from tasks.records import RunReading
-from tasks.scrape import scrape_text
+from tasks.records.log_reading import RunReading
+from tasks.scrape.read_log import scrape_text
 
 TRACEBACK = """Traceback (most recent call last):
   File "/deps/src/maxtext/train.py", line 744, in <module>

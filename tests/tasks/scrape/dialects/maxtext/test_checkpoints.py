@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tasks.records import CheckpointEvent, RunReading
-from tasks.scrape import scrape_text
+from tasks.records.checkpoint_proof import CheckpointEvent
+from tasks.records.log_reading import RunReading
+from tasks.scrape.read_log import scrape_text
 
 PATH = "gs://b/run/checkpoints"
 

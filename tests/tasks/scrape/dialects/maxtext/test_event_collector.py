@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tasks.scrape import scrape_text
+from tasks.scrape.read_log import scrape_text
 
 
 @pytest.mark.parametrize(

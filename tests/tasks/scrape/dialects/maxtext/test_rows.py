@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from tasks.scrape import scrape_text
 from tasks.scrape.dialects.maxtext.rows import parse as parse_step
+from tasks.scrape.read_log import scrape_text
 from tasks.scrape.table.row_grammar import Row
 
 WHOLE = (

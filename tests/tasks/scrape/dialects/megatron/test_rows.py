@@ -8,9 +8,9 @@ import re
 import pytest
 from polars.testing import assert_frame_equal
 
-from tasks.records import RunReading
-from tasks.scrape import scrape_text
+from tasks.records.log_reading import RunReading
 from tasks.scrape.dialects import megatron
+from tasks.scrape.read_log import scrape_text
 from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import windows
 
