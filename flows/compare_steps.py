@@ -33,7 +33,9 @@ from tasks.diff.floors import COMPILER_FLAGS
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.suggested_commands import add_next, add_next_of_experiments
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, starts_differ
+from tasks.experiments.cycles import evaluated_recordings, have_cycles
 from tasks.experiments.host_loops import time_host_loops
+from tasks.experiments.cycles import evaluated_recordings, have_cycles
 from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, read_ends, record_again, record_arms
@@ -309,7 +311,9 @@ def experiments_step(
         return add_next_of_experiments(compare_by_experiments(found), plans)
     if problem := name_problem(observations, names):
         raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
-    paths = [folder / side / PROGRAM for side in SIDES]
+    recordings = (folder / SIDES[0], folder / SIDES[1])
+    cycles = "function" in only and have_cycles(observations)
+    paths = [one / PROGRAM for one in evaluated_recordings(observations, recordings, cycles=cycles)]
     roots = (recorded_source(here[0], folder / SIDES[0]), recorded_source(here[1], folder / SIDES[1]))
     program = None
     try:

@@ -41,6 +41,7 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
         "peak_gib": round(measured.get("peak_kib", 0) / 2**20, 2),
         "devices": measured.get("devices", 1),
         "unmatched": tuple(measured.get("unmatched", ())),
+        "evaluated": measured.get("evaluated", ""),
     }
     if "error" in measured:
         return FunctionComparison(answer="not evaluated", sentence=f"not evaluated: {measured['error']}", **facts)

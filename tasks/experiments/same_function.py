@@ -11,6 +11,7 @@ import psutil
 
 from configs.environment import pass_on
 from tasks.diff.cover_change import cover_loop
+from tasks.experiments.cycles import evaluated_recordings, have_cycles, say_evaluated
 from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
@@ -93,12 +94,24 @@ def measure_functions(
         there = f"{free / GIB:.1f} GiB are free: choose a smaller model with --model"
         raise ValueError(f"float64 needs about {needed / GIB:.1f} GiB of memory, {there}")
     say(f"float64 needs about {needed / GIB:.1f} GiB of memory, and {free / GIB:.1f} GiB are free")
-    gaps = cover_loop(observations)
     devices, steps = max(one.devices for one in observations), int(plans[0].config["steps"])
-    evaluate_function(recordings, result, devices=devices, steps=steps, say=say)
+    cycles = have_cycles(observations)
+    folders = evaluated_recordings(observations, recordings, cycles=cycles)
+    evaluate_function(folders, result, devices=devices, steps=steps, say=say)
+    found = json.loads(result.read_text(encoding="utf-8"))
+    why = ""
+    if cycles and "error" in found:
+        why, cycles = f"the whole cycle of the loop was not evaluated: {found['error']}", False
+        evaluate_function(recordings, result, devices=devices, steps=steps, say=say)
+        found = json.loads(result.read_text(encoding="utf-8"))
+    gaps = cover_loop(observations, cycles=cycles) + [why] * bool(why)
     roots = [_root(*one) for one in zip(plans, recordings, strict=True)]
+    problems = [one.cycle.problem for one in observations if one.cycle is not None and one.cycle.problem]
+    if gaps and not cycles:
+        gaps += [f"the cycle of the loop is not known: {one}" for one in dict.fromkeys(problems)]
     more = {"plans": identity, "not_evaluated": gaps, "roots": roots}
-    write_atomically(result, json.dumps(json.loads(result.read_text(encoding="utf-8")) | more))
+    more["evaluated"] = say_evaluated(observations, names) if cycles else ""
+    write_atomically(result, json.dumps(found | more))
 
 
 def _root(plan: RunPlan, recording: Path) -> str:

@@ -55,7 +55,6 @@ class Cycle:
     not_evaluated: list[str]  # names of functions without effect on the state
     results: dict[str, list[Place]] = field(default_factory=dict)  # name → places of which it is the mean
     gaps: list[str] = field(default_factory=list)  # arrays that the host computes, a sentence each
-    dropped: list[str] = field(default_factory=list)  # counters that nothing else reads
 
     @property
     def entries(self) -> list[Entry]:

@@ -21,7 +21,7 @@ from maxview_probe.observe.cycle import NoCycle, find_cycle
 from maxview_probe.observe.empty_program import empty
 from maxview_probe.observe.evaluate_step import StepEvaluation
 from maxview_probe.observe.find_step import StepFinder
-from maxview_probe.observe.jit_hook import ArgsKwargs, Call, in_trace
+from maxview_probe.observe.jit_hook import ArgsKwargs, Call, Mapped, in_trace
 from maxview_probe.observe.loop_functions import LoopFunctions
 from maxview_probe.observe.meaning import meanings_of
 from maxview_probe.observe.observation_files import RecorderSettings
@@ -33,6 +33,7 @@ from maxview_probe.observe.write_cycle import write_cycle
 
 FEEDING_CALLS = 3  # calls whose results are looked for among the arguments of the next one
 MIN_BATCHES, MAX_BATCH_S = 3, 10.0
+MIN_UPDATES, MAX_CALLS, MAX_CYCLE_S = 5, 200, 120.0  # recorded for a loop of several functions, or of accumulated gradients
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")
 
 
@@ -89,6 +90,8 @@ class StepObserver:
         self.finder.others[name] += 1
 
     def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
+        if isinstance(jitted, Mapped) and self.tape.is_on:
+            self.tape.name_call(name, jitted.name_arguments(args, kwargs))
         if self.loop is not None and not self.busy and self.loop.is_new(jitted) and not in_trace((args, kwargs)):
             self.busy = True
             with self.guarded(f"the program of {name} cannot be read"):
@@ -161,7 +164,7 @@ class StepObserver:
                 jax.block_until_ready(results)
                 self.profiling.stop()
             self.finish()
-        elif number >= max(last, self.batches_end - 1, self.settings.evaluated or 0):
+        elif number >= max(last, self.batches_end - 1, self.settings.evaluated or 0) and not self.lacks_cycle():
             self.finish()
         return results
 
@@ -171,7 +174,7 @@ class StepObserver:
             return
         if self.tape.segment in (0, 1):
             self.tape.name_values()
-        self.tape.begin_step(call.arguments)
+        self.tape.begin_step(call.name, call.arguments)
         if self.moved and self.moved[-1] and all(self.moved[1:]):
             return  # they always do
         roles = meanings_of(call.arguments)
@@ -181,6 +184,18 @@ class StepObserver:
         if self.tape.segment:
             self.moved.append(now != self.weights)
         self.weights = now
+
+    @property
+    def updates(self) -> int:
+        """The number of recorded updates of the weights."""
+        return self.tape.segment if all(self.moved[1:]) else sum(self.moved)
+
+    def lacks_cycle(self) -> bool:
+        """Whether more calls are recorded until the loop's cycle shows."""
+        if self.tape.segment < 0 or self.tape.problem or (self.tape.is_of_step and self.moved and all(self.moved[1:])):
+            return False
+        late = time.monotonic() - self.began > MAX_CYCLE_S
+        return self.updates < MIN_UPDATES and self.tape.segment < MAX_CALLS and not late
 
     def note_feeds(self, call: Call) -> None:
         """Note which arguments of a call are results of the one before, for the first FEEDING_CALLS calls together.
@@ -345,7 +360,7 @@ class StepObserver:
                 if not cycle.is_one_call:
                     kept = {key: self.record[key] for key in ("devices", "platform", "software")}
                     write_cycle(self.settings.folder / files.CYCLE, cycle, kept, kept_arguments)
-                    found |= {"dropped": cycle.dropped, "is_written": True}
+                    found["is_written"] = True
             except NoCycle as error:
                 found["problem"] = str(error)
             self.record["cycle"] = found

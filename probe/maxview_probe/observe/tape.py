@@ -72,12 +72,15 @@ class Entry:
     primitive: Any = None
     params: Any = None
     names: Sequence[str] = ()  # of the arguments
+    names_are_given: bool = False  # by the recorder, for a function whose names JAX does not keep
     traceback: Any = None
 
     @property
     def is_library(self) -> bool:
         """Whether it is an operation of JAX itself, and no call of the trainer's functions."""
-        return self.jaxpr is None or _LIBRARIES.search(str(getattr(self.jaxpr.debug_info, "func_src_info", ""))) is not None
+        if self.is_step or self.names_are_given or self.jaxpr is None:
+            return self.jaxpr is None
+        return _LIBRARIES.search(str(getattr(self.jaxpr.debug_info, "func_src_info", ""))) is not None
 
 
 class Tape:
@@ -93,20 +96,21 @@ class Tape:
         self.bytes = 0
         self._known: dict[int, tuple[Any, int]] = {}  # id of a living array → (weak reference, value)
         self._following: dict[tuple[Any, ...], list[tuple[Any, int]]] = {}  # (shape, type) → living results
+        self.is_of_step = True  # whether only the step makes what depends on it
         self._busy = False
-        self._next: tuple[bool, Sequence[str]] = (False, ())  # whether the next call is the step's, and its names
+        # whether the next call is the step's, its name and those of its arguments
+        self._next: tuple[bool, str, Sequence[str]] = (False, "", ())
 
-    def begin_step(self, names: Sequence[str]) -> None:
+    def begin_step(self, name: str, names: Sequence[str]) -> None:
         """Begin a segment: the next entry is a call of the step, whose arguments have these names."""
         if self.segment < 0:
             self.thread = threading.get_ident()
         self.segment += 1
-        self._next = (True, names)
+        self._next = (True, name, names)
 
-    def name_arguments(self, names: Sequence[str]) -> None:
-        """Give names to the arguments of the next call, if it is not the step's."""
-        if not self._next[0]:
-            self._next = (False, names)
+    def name_call(self, name: str, names: Sequence[str]) -> None:
+        """Name the next call and its arguments: JAX keeps neither of a function of `pmap`."""
+        self._next = (False, name, names)
 
     def name_values(self) -> None:
         """Find the paths of living arrays in the trainer's variables: an eager optimizer's calls name none."""
@@ -159,13 +163,14 @@ class Tape:
         return results
 
     def _begin(self, name: str, given: Sequence[Any], what: dict[str, Any]) -> Entry:
-        is_step, names = self._next
-        self._next = (False, ())
+        is_step, own, names = self._next
+        self._next = (False, "", ())
         jaxpr = what.get("jaxpr")
         names = names or (getattr(jaxpr.debug_info, "arg_names", None) if jaxpr is not None else None) or ()
         given_names = names if len(names) == len(given) else ()
         found = [self._value_of(one) for one in given]
-        entry = Entry(name, self.segment, [one.number for one in found], [], is_step, names=given_names, **what)
+        numbers = [one.number for one in found]
+        entry = Entry(own or name, self.segment, numbers, [], is_step, names=given_names, names_are_given=bool(own), **what)
         if is_step or any(one.follows for one in found):
             for array, value in zip(given, found, strict=True):
                 if value.maker is not None and not value.follows and value.bits is None and not _is_small(value):
@@ -183,6 +188,8 @@ class Tape:
                 for name, segment in one.lineage.items():
                     lineage[name] = min(segment, lineage.get(name, segment))
         follows = entry.is_step or any(one.follows for one in given) or lineage.get(entry.name, self.segment) < self.segment
+        if follows and not entry.is_step and any(one.follows and one.may_carry and len(one.aval.shape) for one in given):
+            self.is_of_step = False
         lineage.setdefault(entry.name, self.segment)
         same = _forwarded(entry.jaxpr)
         for n, array in enumerate(results):

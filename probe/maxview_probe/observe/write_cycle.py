@@ -22,7 +22,6 @@ def write_cycle(folder: Path, cycle: Cycle, surroundings: dict[str, Any], kept: 
         first, later = slot.values[0], slot.values[1]
         if any((a.aval.shape, a.aval.dtype) != (b.aval.shape, b.aval.dtype) for a, b in zip(first, later, strict=True)):
             raise NoCycle(f"{slot.name} has another type in the first cycle")
-    _drop_counters(cycle)
     traced = jax.jit(cycle.run).trace(*structs(cycle))
     lowered = traced.lower()
     folder.mkdir(exist_ok=True)
@@ -37,31 +36,24 @@ def write_cycle(folder: Path, cycle: Cycle, surroundings: dict[str, Any], kept: 
     feeds = [results.index(cycle.fed_name(n)) if slot.fed else None for n, slot in enumerate(cycle.slots)]
     record = {
         **surroundings, "step": " and ".join(cycle.functions) or "the loop", "feeds": feeds, "kept": kept(lowered),
-        "cycle": cycle.period, "notes": [],
+        "cycle": cycle.period, "own_counters": _find_own_counters(cycle, traced.jaxpr), "notes": [],
     }  # fmt: skip
     files.write_json(folder / files.OBSERVATION, record)
     return traced
 
 
-def _drop_counters(cycle: Cycle) -> None:
-    """Leave out whole numbers that nothing reads but the next value of themselves, such as a count of updates."""
+def _find_own_counters(cycle: Cycle, closed: Any) -> list[int]:
+    """Return the arguments that are whole numbers which only their own next values read, as a count of updates."""
     from jax._src.interpreters import partial_eval  # noqa: PLC0415  # JAX has no public analysis of what a result reads
 
-    jaxpr = open_body(jax.jit(cycle.run).trace(*structs(cycle)).jaxpr)[0]
-    results = sorted(cycle.run_names())
-    dropped = []
+    jaxpr, results, found = open_body(closed)[0], sorted(cycle.run_names()), []
     for n, slot in enumerate(cycle.slots):
-        value = slot.values[0][0]
-        if not slot.fed or value.aval.shape or not jax.numpy.issubdtype(value.aval.dtype, jax.numpy.integer):
-            continue
-        own = cycle.fed_name(n)
-        _, read = partial_eval.dce_jaxpr(jaxpr, [name != own for name in results])
-        if not read[n]:
-            dropped.append(slot)
-    cycle.dropped = [slot.name for slot in dropped]
-    for slot in dropped:
-        cycle.constants.update(dict.fromkeys(slot.uses, slot.values[0][0]))
-    cycle.slots = [slot for slot in cycle.slots if slot not in dropped]
+        aval = slot.values[0][0].aval
+        if slot.fed and not aval.shape and jax.numpy.issubdtype(aval.dtype, jax.numpy.integer):
+            _, read = partial_eval.dce_jaxpr(jaxpr, [name != cycle.fed_name(n) for name in results])
+            if not read[n]:
+                found.append(n)
+    return found
 
 
 def _bits(slot: Slot, number: int) -> Any:
