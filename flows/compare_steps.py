@@ -35,7 +35,6 @@ from tasks.diff.suggested_commands import add_next, add_next_of_experiments
 from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, starts_differ
 from tasks.experiments.cycles import evaluated_recordings, have_cycles
 from tasks.experiments.host_loops import time_host_loops
-from tasks.experiments.cycles import evaluated_recordings, have_cycles
 from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, read_ends, record_again, record_arms

@@ -248,8 +248,8 @@ def _gaps_of_cycle(one: Observation) -> Iterator[str]:
             yield f"`{name}` writes {counted(arrays, 'array')} and was not evaluated"
     if one.loop.unrecorded:
         yield (
-            f"{counted(one.loop.unrecorded, 'array')} with the shapes of weights {_is(one.loop.unrecorded)} made anew by "
-            "the host in each step"
+            f"{counted(one.loop.unrecorded, 'array')} with the shapes of weights {_is(one.loop.unrecorded)} made anew "
+            "by the host in each step"
         )
     for name in one.loop.callbacks:
         yield f"the step calls Python (`{name}`) for values, which were not evaluated"

@@ -70,7 +70,7 @@ def compare_functions(
     elsewhere = next((plan for plan in plans if not is_on_cpu(plan)), None)
     if elsewhere is not None:
         return refuse(f"{elsewhere.arm} runs on {elsewhere.target}, and float64 needs a program for a processor")
-    identity = f"{plans[0].identity} {plans[1].identity}"
+    identity = " ".join((plans[0].identity, plans[1].identity, *plans[0].step))
     try:
         if not (result.exists() and json.loads(result.read_text(encoding="utf-8")).get("plans") == identity):
             recordings = recordings or (folder / SIDES[0], folder / SIDES[1])
@@ -110,6 +110,7 @@ def measure_functions(
     if gaps and not cycles:
         gaps += [f"the cycle of the loop is not known: {one}" for one in dict.fromkeys(problems)]
     more = {"plans": identity, "not_evaluated": gaps, "roots": roots}
+    more["cycle_doubts"] = [doubt for one in observations if cycles and one.cycle for doubt in one.cycle.doubts]
     more["evaluated"] = say_evaluated(observations, names) if cycles else ""
     write_atomically(result, json.dumps(found | more))
 

@@ -63,6 +63,7 @@ class CycleRecord(Frozen):
     calls: int = 0  # recorded cycles
     not_evaluated: tuple[str, ...] = ()  # jitted functions on which no later state depends
     gaps: tuple[str, ...] = ()  # arrays of the state that the host computes, a sentence each
+    doubts: tuple[str, ...] = ()  # what only the recorded cycles show, a sentence each
     is_written: bool = False  # whether it is more than a call of the step, and recorded in the folder CYCLE
     problem: str = ""  # why there is none
 
@@ -74,7 +75,10 @@ class CycleRecord(Frozen):
     @property
     def sentence(self) -> str:
         """The evaluated functions, and the others, in words."""
-        named = [f"`{name}` ({results} {'result' if results == 1 else 'results'})" for name, results in self.functions.items()]
+        named = [
+            f"`{name}` ({results} {'result' if results == 1 else 'results'})"
+            for name, results in self.functions.items()
+        ]
         named += [f"{self.eager} operations outside of jitted functions"] if self.eager else []
         *most, last = named or ["nothing"]
         times = f", {self.period} calls of the step in a cycle" if self.period > 1 else ""

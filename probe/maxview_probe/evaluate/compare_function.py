@@ -141,7 +141,7 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     sources = match(steps[0].inputs, steps[1].inputs)
     unmatched = _unmatched(steps, sources)
     alone = [n for n, source in enumerate(sources) if not source and _must_match(steps[1].inputs[n])]
-    whole = any(step.record.get("cycle", 0) > 1 for step in steps)  # an accumulator begins each cycle with one value
+    whole = any(step.record.get("period", 0) > 1 for step in steps)  # an accumulator begins each cycle with one value
     _raise_if_lost(steps[1], [n for n in alone if not (whole and n in steps[1].fed)])
     say("compiling both steps, as they are and in float64")
     texts = widen_both(steps)
@@ -160,7 +160,7 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     with naming("candidate"):
         candidate = PreparedArm(steps[1], first, batches, texts[1])
     outputs = match(steps[0].outputs, steps[1].outputs)
-    if len({step.record.get("cycle", 1) for step in steps}) > 1:  # a metric of one call is another one's, of all rows
+    if len({step.record.get("period", 1) for step in steps}) > 1:  # a metric of one call is another one's, of all rows
         outputs = [None if slot.role == "metric" else one for slot, one in zip(steps[1].outputs, outputs, strict=True)]
     moving: tuple[set[int], set[int]] = (set(), set())  # inputs of each arm that a step has changed
     say(f"running {CHAINED} steps of each")
@@ -178,6 +178,7 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
         weights = {n: wide[n] for n in weights}
     found: dict[str, Any] = {"states": states, "unmatched": unmatched, "curves": {}, "updates": updates}
     _raise_if_lost(steps[1], [n for n in alone if n in moving[1]])
+    found["other_period"] = len({step.record.get("period", 1) for step in steps}) > 1
     found["lost_state"] = _find_lost_state(steps, sources, moving if whole else None)
     found |= {"types": list_float_types(step.text for step in steps), "devices": max(step.devices for step in steps)}
     if settings.curve_steps:
@@ -202,6 +203,7 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     swept = Sweep(
         step=steps[0], arms=(baseline.swept, candidate.swept), translate=translate, slots=steps[1].outputs,
         sources=outputs, first=[to_float64(one) for one in baseline.first], steps=settings.curve_steps,
+        resting=frozenset(steps[0].fed) - _used(sources) - moving[0] if whole else frozenset(),
         plain=[(arm.plain, [one.dtype for one in arm.first]) for arm in (baseline, candidate)],
     )  # fmt: skip
     found["swept"] = swept.run(settings.sweep_s)
@@ -408,6 +410,11 @@ def _must_match(slot: Slot) -> bool:
     return slot.role == "optimizer" or (slot.role in ("parameter", "data", "quantisation") and slot.is_float)
 
 
+def _used(sources: Sequence[ArrayOrigin | None]) -> set[int]:
+    """Return the baseline's inputs from which the candidate's are made."""
+    return {place for source in sources if source for place in source.places}
+
+
 def _raise_if_lost(step: RecordedStep, places: Sequence[int]) -> None:
     """Raise ValueError if the baseline lacks some inputs of the candidate."""
     if places:
@@ -424,11 +431,9 @@ def _find_lost_state(
 
     moving: the inputs of each arm that change; None: all that are carried may.
     """
-    used = {place for source in sources if source for place in source.places}
+    used = _used(sources)
     lost = [steps[0].inputs[n] for n in steps[0].fed if n not in used and (moving is None or n in moving[0])]
-    lost += [
-        steps[1].inputs[n] for n in steps[1].fed if sources[n] is None and (moving is None or n in moving[1])
-    ]
+    lost += [steps[1].inputs[n] for n in steps[1].fed if sources[n] is None and (moving is None or n in moving[1])]
     return [slot.meaning for slot in lost if slot.role != "random numbers"]
 
 

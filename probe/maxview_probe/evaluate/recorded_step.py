@@ -86,9 +86,11 @@ class RecordedStep:
         self.fed = self._find_fed([split_type(kind) for kind in results])
         if not any(slot.role == "parameter" for slot in self.inputs):  # Equinox passes flat lists: no name tells a role
             self.inputs = [_as_state(slot) if n in self.fed else slot for n, slot in enumerate(self.inputs)]
-        elif self.record.get("cycle"):  # of the state of a loop's other functions, such as `mean['w']`
+        elif self.record.get("period"):  # of the state of a loop's other functions, such as `mean['w']`
             self.inputs = [
-                _as_state(replace(slot, meaning=".".join(_WORD.findall(self.names[place])))) if slot.role == "data" and n in self.fed else slot
+                _as_state(replace(slot, meaning=".".join(_WORD.findall(self.names[place]))))
+                if slot.role == "data" and n in self.fed
+                else slot
                 for n, (place, slot) in enumerate(zip(self.kept, self.inputs, strict=True))
             ]
         own = set(self.record.get("own_counters", ()))  # inputs of a cycle that only their own next values read

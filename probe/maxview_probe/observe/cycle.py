@@ -5,7 +5,8 @@ calls return besides. Calls that no later state depends on, such as evaluations,
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,6 +17,7 @@ from maxview_probe.observe import jaxprs
 from maxview_probe.observe.meaning import meaning_of
 from maxview_probe.observe.tape import Entry, Tape, Value
 
+LEAST_VALUES = 16  # of an array whose correlation with a result tells that it is no batch
 LONGEST = 64  # calls of the step in a cycle
 Place: TypeAlias = tuple[int, int]  # position of an entry in its cycle, and number of its argument or result
 
@@ -55,6 +57,7 @@ class Cycle:
     not_evaluated: list[str]  # names of functions without effect on the state
     results: dict[str, list[Place]] = field(default_factory=dict)  # name → places of which it is the mean
     gaps: list[str] = field(default_factory=list)  # arrays that the host computes, a sentence each
+    doubts: list[str] = field(default_factory=list)  # what only the recorded cycles show
 
     @property
     def entries(self) -> list[Entry]:
@@ -153,8 +156,9 @@ def find_live(tape: Tape) -> set[int]:
     for entry in tape.entries:
         for number in entry.given:
             value = tape.values[number]
-            is_carried = value.maker is not None and value.is_floats and value.segment < entry.segment
-            if entry.is_step or (is_carried and value.follows):
+            is_carried = value.maker is not None and value.segment < entry.segment
+            is_array = len(value.aval.shape) > 0 and not value.is_key  # a sum of losses is a number
+            if entry.is_step or (is_carried and is_array and value.follows):
                 wanted.append(number)
     live: set[int] = set()
     seen: set[int] = set()
@@ -200,7 +204,7 @@ def _follow_first_values(tape: Tape) -> None:
 
 def is_given(value: Value) -> bool:
     """Whether a value is an argument of the cycle, and no result of the calls before it."""
-    return value.maker is None or (value.bits is not None and not value.follows)
+    return value.maker is None or (value.bits is not None and not value.follows and not value.is_plain)
 
 
 def _find_period(segments: Sequence[Sequence[Entry]], moved: Sequence[bool]) -> int:
@@ -211,7 +215,9 @@ def _find_period(segments: Sequence[Sequence[Entry]], moved: Sequence[bool]) -> 
     for period in range(1, min(len(segments) // 2, LONGEST) + 1):
         if all(a == b for a, b in zip(shapes, shapes[period:], strict=False)) and _is_moved(moved, period):
             return period
-    names = [" and ".join(dict.fromkeys(f"`{one.name}`" for one in segment if not one.is_library)) for segment in segments]
+    names = [
+        " and ".join(dict.fromkeys(f"`{one.name}`" for one in segment if not one.is_library)) for segment in segments
+    ]
     odd = next((n for n, shape in enumerate(shapes[1:], start=1) if shape != shapes[0]), None)
     if odd is None:
         raise NoCycle("the weights do not change in a regular cycle of calls")
@@ -262,12 +268,15 @@ def _wire(tape: Tape, period: int, cycles: list[list[Entry]]) -> Cycle:
     cycle = Cycle(tape, period, cycles, [], {}, wires, [])
     for places in grouped.values():
         _add_slot(cycle, places)
+    _find_unknown_makers(cycle)
     _join_batches(cycle)
     _name_results(cycle)
     return cycle
 
 
-def _wires_of(tape: Tape, cycles: Sequence[Sequence[Entry]], positions: Sequence[dict[int, int]], number: int) -> dict[Place, Wire]:  # fmt: skip
+def _wires_of(
+    tape: Tape, cycles: Sequence[Sequence[Entry]], positions: Sequence[dict[int, int]], number: int
+) -> dict[Place, Wire]:
     found = {}
     for position, entry in enumerate(cycles[number]):
         for n, given in enumerate(entry.given):
@@ -308,18 +317,55 @@ def _add_slot(cycle: Cycle, places: list[Place]) -> None:
         if any(one is None for one in known):
             raise NoCycle(f"the values of {_argument(cycle.entries, places[0])} were not recorded")
         in_library = all(cycle.entries[position].is_library for position, _ in places)
-        if first.is_host and in_library and all(np.array_equal(known[0], one) for one in known):
+        is_number = first.is_host and in_library and all(np.array_equal(known[0], one) for one in known)
+        # zeros that the trainer keeps, to begin a sum with
+        is_kept = not first.is_host and all(one is first for (one,) in values) and _is_uniform(first)
+        if is_number or is_kept:
             cycle.constants.update(dict.fromkeys(places, first))
             return
     slot = Slot(_name_slot(cycle, places, values), values, wire.place, list(places))
-    changed = [one.changed for (one,) in values[1:] if one.changed]
-    if wire.kind == "given" and changed and (meaning_of(slot.name)[0] != "data" or first.bits.size >= 16):  # noqa: PLR2004
-        gap, size = max(changed)
-        cycle.gaps.append(
-            f"{slot.name} comes back changed from the host, by {gap / (size or 1):.1g} of its size, between "
-            f"`{cycle.entries[-1].name}` and `{cycle.entries[places[0][0]].name}`"
-        )
+    if wire.kind == "given":
+        _find_gap(cycle, slot)
     cycle.slots.append(slot)
+
+
+def _find_gap(cycle: Cycle, slot: Slot) -> None:
+    """Note that the host computes an array of the state, if it does."""
+    first, *later = (one for (one,) in slot.values)
+    changed = [one.changed for one in later if one.changed]
+    is_state = meaning_of(slot.name)[0] not in ("data", "random numbers", "counter")
+    varies = any(not np.array_equal(one.bits, first.bits) for one in later)
+    if not (is_state and varies) and not (changed and first.bits.size >= LEAST_VALUES):
+        return
+    gap, size = max(changed, default=(0.0, 0.0))
+    how = f", by {gap / size:.1g} of its size," if size else ""
+    names = [one.name for one in cycle.entries if not one.is_library] or [cycle.entries[0].name]
+    cycle.gaps.append(
+        f"{slot.name} comes back changed from the host{how} between `{names[-1]}` and "
+        f"`{cycle.entries[slot.uses[0][0]].name}`, and that was not evaluated"
+    )
+
+
+def _find_unknown_makers(cycle: Cycle) -> None:
+    """Note new arrays of a weight's shape that no recorded operation made, and the host's numbers that vary.
+
+    A program that the recorder cannot see may have made the arrays, as one that was loaded from a file.
+    """
+    shapes = {(one.values[1][0].aval.shape, one.values[1][0].aval.dtype) for one in cycle.slots if one.fed}
+    for slot in cycle.slots:
+        values = [one for (one,) in slot.values]
+        first = values[0]
+        if slot.fed or all(np.array_equal(first.bits, one.bits) for one in values):
+            continue
+        if not first.aval.shape and first.is_host and jax.numpy.issubdtype(first.aval.dtype, jax.numpy.floating):
+            cycle.doubts.append(f"the host gives {slot.name}, whose values after cycle {len(values)} were not seen")
+        is_like = (first.aval.shape, first.aval.dtype) in shapes and first.is_floats and first.bits.size >= LEAST_VALUES
+        if is_like and any(one.maker is None for one in values):
+            cycle.gaps.append(f"{slot.name} has the shape of a weight, and no recorded operation made it")
+
+
+def _is_uniform(value: Value) -> bool:
+    return not value.is_key and value.bits.size > 0 and bool((value.bits == value.bits.flat[0]).all())
 
 
 def _name_slot(cycle: Cycle, places: Sequence[Place], values: Sequence[Sequence[Value]]) -> str:
@@ -345,7 +391,7 @@ def _is_counter(values: Sequence[Value]) -> bool:
         return False
     if any(not one.is_host for one in values):
         return False
-    gaps = {int(b.bits) - int(a.bits) for a, b in zip(values, values[1:], strict=False)}
+    gaps = {int(b.bits) - int(a.bits) for a, b in pairwise(values)}
     return len(gaps) == 1 and min(gaps) > 0
 
 
@@ -408,7 +454,7 @@ def _constant(value: Value) -> Any:
 
 def replay(entry: Entry, operands: Sequence[Any]) -> list[Any]:
     """Return the results of an entry for other operands, at its place in the trainer's source."""
-    from jax._src import core, pjit, source_info_util  # noqa: PLC0415  # no public way keeps a source line
+    from jax._src import core, pjit, source_info_util  # no public way keeps a source line
 
     with source_info_util.user_context(entry.traceback):
         if entry.jaxpr is None:
@@ -418,8 +464,7 @@ def replay(entry: Entry, operands: Sequence[Any]) -> list[Any]:
             params = {**entry.params, "donated_invars": (False,) * len(operands)}
             return list(pjit.jit_p.bind(*operands, **params))
     jaxpr, consts = jaxprs.open_body(entry.jaxpr)
-    function: Callable[..., Any] = lambda *values: core.eval_jaxpr(jaxpr, consts, *values)
-    return list(function(*operands))
+    return list(core.eval_jaxpr(jaxpr, consts, *operands))
 
 
 def structs(cycle: Cycle) -> Iterator[Any]:
@@ -430,5 +475,6 @@ def structs(cycle: Cycle) -> Iterator[Any]:
         if slot.parts:
             shape = (sum(one.aval.shape[0] for one in slot.values[0]), *shape[1:])
         sharding = value.sharding if isinstance(value.sharding, jax.sharding.NamedSharding) else None
-        yield jax.ShapeDtypeStruct(shape, value.aval.dtype, sharding=sharding, weak_type=getattr(value.aval, "weak_type", False))
-
+        yield jax.ShapeDtypeStruct(
+            shape, value.aval.dtype, sharding=sharding, weak_type=getattr(value.aval, "weak_type", False)
+        )

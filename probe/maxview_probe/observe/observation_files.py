@@ -123,7 +123,9 @@ class RecorderSettings:
     skipped: int = 0  # calls of the step before the first one that counts
     runs: bool = True  # False: the step's program returns zeros, which spares its compile
     function: str = ""  # name of the function to record in place of the step; "": the step
+    others: tuple[str, ...] = ()  # further functions of the step: without one of them there is no cycle
     tree_mode: bool = False  # Flax NNX walks modules as trees, not as graphs
+    cycles: bool = False  # evaluate the loop's cycle operation by operation, if it is more than the step's call
     platform: str = ""  # of the runs that a recording on processors stands for, as JAX names it
     automatic_gradients: bool = False  # differentiate functions with `jax.custom_vjp` as if they had none
 

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from maxview_probe.observe import bits, jaxprs
-from maxview_probe.observe.variable_paths import find_paths
 from maxview_probe.observe.stderr_lines import describe_error
+from maxview_probe.observe.variable_paths import find_paths
 
 MAX_ENTRIES = 100_000
 MAX_BYTES = 2 << 30  # of copied inputs
@@ -38,8 +38,10 @@ class Value:
     maker: int | None = None  # the entry that returned it; None: an input
     output: int = 0  # which of the entry's results it is
     follows: bool = False  # whether it depends on a result of the step, or carries a state of its own
+    is_plain: bool = False  # whether JAX's operations made it of the host's numbers alone, such as zeros
     lineage: dict[str, int] = field(default_factory=dict)  # functions before it → the first segment of each
     bits: Any = None  # of an input
+    impl: Any = None  # of a random key
     is_host: bool = False  # a number or an array of the host
     changed: tuple[float, float] | None = None  # of an input that the host made from a result: its distance, both norms
 
@@ -118,7 +120,11 @@ class Tape:
         arrays = []
         for key, (reference, number) in self._known.items():
             array = reference()
-            if array is not None and self.values[number].follows and self.entries[self.values[number].maker or 0].is_library:
+            if (
+                array is not None
+                and self.values[number].follows
+                and self.entries[self.values[number].maker or 0].is_library
+            ):
                 arrays.append(array)
                 numbers[key] = number
         for key, path in find_paths(arrays).items():
@@ -170,7 +176,9 @@ class Tape:
         given_names = names if len(names) == len(given) else ()
         found = [self._value_of(one) for one in given]
         numbers = [one.number for one in found]
-        entry = Entry(own or name, self.segment, numbers, [], is_step, names=given_names, names_are_given=bool(own), **what)
+        entry = Entry(
+            own or name, self.segment, numbers, [], is_step, names=given_names, names_are_given=bool(own), **what
+        )
         if is_step or any(one.follows for one in found):
             for array, value in zip(given, found, strict=True):
                 if value.maker is not None and not value.follows and value.bits is None and not _is_small(value):
@@ -187,9 +195,16 @@ class Tape:
             if one.may_carry:
                 for name, segment in one.lineage.items():
                     lineage[name] = min(segment, lineage.get(name, segment))
-        follows = entry.is_step or any(one.follows for one in given) or lineage.get(entry.name, self.segment) < self.segment
-        if follows and not entry.is_step and any(one.follows and one.may_carry and len(one.aval.shape) for one in given):
+        follows = (
+            entry.is_step or any(one.follows for one in given) or lineage.get(entry.name, self.segment) < self.segment
+        )
+        if (
+            follows
+            and not entry.is_step
+            and any(one.follows and one.may_carry and len(one.aval.shape) for one in given)
+        ):
             self.is_of_step = False
+        is_plain = entry.is_library and all(one.is_plain for one in given)
         lineage.setdefault(entry.name, self.segment)
         same = _forwarded(entry.jaxpr)
         for n, array in enumerate(results):
@@ -199,6 +214,7 @@ class Tape:
                 self._remember(array, value)
             if value is None:
                 value = self._add(array, maker=len(self.entries), output=n, follows=follows, lineage=lineage)
+                value.is_plain = is_plain and not value.is_key
                 self._remember(array, value)
             entry.made.append(value.number)
         self.entries.append(entry)
@@ -209,6 +225,7 @@ class Tape:
             return found
         is_array = isinstance(leaf, jax.Array)
         value = self._add(leaf, is_host=not is_array)
+        value.is_plain = not is_array and not value.aval.shape
         if is_array:
             self._remember(leaf, value)
         self._copy(value, leaf)
@@ -223,6 +240,7 @@ class Tape:
     def _copy(self, value: Value, leaf: Any) -> None:
         if not bits.is_in_process(leaf):
             raise ValueError("its arrays lie in several processes")
+        value.impl = jax.random.key_impl(leaf) if value.is_key else None
         held = np.asarray(leaf).astype(value.aval.dtype) if value.is_host else leaf  # JAX gives Python's numbers a type
         value.bits = np.array(bits.to_bits(held))
         self.bytes += value.bits.nbytes
@@ -278,12 +296,12 @@ def _is_small(value: Value) -> bool:
 
 
 def _as_floats(values: Any, kind: Any) -> Any:
-    return (values.view(kind) if values.dtype != kind and values.dtype.itemsize == np.dtype(kind).itemsize else values).astype(np.float64)  # fmt: skip
+    is_stored = values.dtype != kind and values.dtype.itemsize == np.dtype(kind).itemsize
+    return (values.view(kind) if is_stored else values).astype(np.float64)
 
 
 def _aval_of(value: Any) -> Any:
-    aval = jax.typeof(value)
-    return aval
+    return jax.typeof(value)
 
 
 def _forwarded(jaxpr: Any) -> dict[int, int]:
@@ -301,7 +319,7 @@ def install(tape: Tape) -> str:
     Must run before the trainer calls a jitted function: JAX keeps a fast path for each function that was called.
     """
     try:
-        from jax._src import core, pjit, source_info_util  # noqa: PLC0415  # no public hook sees a jitted call
+        from jax._src import core, pjit, source_info_util  # no public hook sees a jitted call
 
         call, path, bind = pjit._pjit_call_impl_python, pjit._get_fastpath_data, core.EvalTrace.process_primitive
         current = source_info_util.current

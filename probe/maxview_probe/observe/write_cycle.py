@@ -1,4 +1,4 @@
-"""Writes a loop's cycle as a recorded step: one program, its arguments in the first cycle, and the data of each cycle."""
+"""Writes a loop's cycle as a recorded step: one program, its first arguments, and the data of each cycle."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,25 +26,55 @@ def write_cycle(folder: Path, cycle: Cycle, surroundings: dict[str, Any], kept: 
     lowered = traced.lower()
     folder.mkdir(exist_ok=True)
     files.write_packed(folder / files.PROGRAM, lowered.as_text(debug_info=True))
-    names = _different([slot.name for slot in cycle.slots])
+    names = slot_names(cycle)
     files.write_arrays(folder / files.ARGUMENTS, names, [_bits(slot, 0) for slot in cycle.slots])
     given = [(name, slot) for name, slot in zip(names, cycle.slots, strict=True) if slot.fed is None]
     for number in range(1, len(cycle.cycles)):
         arrays = [_bits(slot, number) for _, slot in given]
         files.write_arrays(files.batch_file(folder, number), [name for name, _ in given], arrays)
-    results = sorted(cycle.run_names())
-    feeds = [results.index(cycle.fed_name(n)) if slot.fed else None for n, slot in enumerate(cycle.slots)]
     record = {
-        **surroundings, "step": " and ".join(cycle.functions) or "the loop", "feeds": feeds, "kept": kept(lowered),
-        "cycle": cycle.period, "own_counters": _find_own_counters(cycle, traced.jaxpr), "notes": [],
+        **surroundings, "step": " and ".join(cycle.functions) or "the loop",
+        "feeds": feeds_of(cycle), "kept": kept(lowered),
+        "period": cycle.period, "own_counters": _find_own_counters(cycle, traced.jaxpr), "notes": [],
     }  # fmt: skip
     files.write_json(folder / files.OBSERVATION, record)
     return traced
 
 
+def slot_names(cycle: Cycle) -> list[str]:
+    """Return a name per argument of the cycle's function, all different."""
+    return _different([slot.name for slot in cycle.slots])
+
+
+def feeds_of(cycle: Cycle) -> list[int | None]:
+    """Return for each argument the index of the result that becomes it; None without one."""
+    results = sorted(cycle.run_names())
+    return [results.index(cycle.fed_name(n)) if slot.fed else None for n, slot in enumerate(cycle.slots)]
+
+
+def arguments_of(cycle: Cycle, number: int) -> list[Any]:
+    """Return the arguments of the cycle's function in a cycle: the state after the cycles before it."""
+    run = jax.jit(cycle.run)
+    found = [_array(slot, 0) for slot in cycle.slots]
+    for n in range(number):
+        made = run(*found)
+        found = [
+            made[cycle.fed_name(place)] if slot.fed else _array(slot, n + 1) for place, slot in enumerate(cycle.slots)
+        ]
+    return found
+
+
+def _array(slot: Slot, number: int) -> Any:
+    """Return a slot's value in a cycle as an array of its type."""
+    value, held = slot.values[number][0], _bits(slot, number)
+    if value.is_key:
+        return jax.random.wrap_key_data(held, impl=value.impl)
+    return held if held.dtype == value.aval.dtype else held.view(value.aval.dtype)
+
+
 def _find_own_counters(cycle: Cycle, closed: Any) -> list[int]:
     """Return the arguments that are whole numbers which only their own next values read, as a count of updates."""
-    from jax._src.interpreters import partial_eval  # noqa: PLC0415  # JAX has no public analysis of what a result reads
+    from jax._src.interpreters import partial_eval  # JAX has no public analysis of what a result reads
 
     jaxpr, results, found = open_body(closed)[0], sorted(cycle.run_names()), []
     for n, slot in enumerate(cycle.slots):
