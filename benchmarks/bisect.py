@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import describe_machine
-from tasks.extensions.bisect.search import next_action
-from tasks.extensions.bisect.terms import Finish, Line, SearchLimits
-from tests.tasks.extensions.bisect.simulated import GPU, TPU, SimulatedTimes, step
+from questions.bisect.search import next_action
+from questions.bisect.terms import Finish, Line, SearchLimits
+from tests.questions.bisect.simulated import GPU, TPU, SimulatedTimes, step
 
 ROOT = Path(__file__).parent.parent
 COMMITS = 32

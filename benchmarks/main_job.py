@@ -20,6 +20,7 @@ from typing import NamedTuple
 import psutil
 
 from benchmarks.machine import describe_machine
+from tasks.launch.known_backends import read_handle
 from tasks.launch.local.handle import LocalHandle
 from tasks.store.store import Store
 
@@ -60,7 +61,7 @@ def run(
     assert done.returncode in statuses, done.stderr
     trainers = 0.0
     for directory in Store(store).runs() if store else ():
-        handle = directory.read_handle()
+        handle = read_handle(directory)
         if isinstance(handle, LocalHandle) and directory.log.stat().st_mtime >= start:
             trainers += directory.log.stat().st_mtime - (psutil.boot_time() + handle.created)
     return Timing(wall, trainers)

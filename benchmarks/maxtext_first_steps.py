@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.machine import describe_machine
+from questions.explain.tensors import compare_tensors, different_results
 from tasks.experiments.observe_arm import observe_arm
-from tasks.extensions.explain.tensors import compare_tensors, different_results
 from tasks.records.plan import ArmOverrides, RunPlan
 from tasks.resolve.plans import Request, resolve
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.machine import describe_machine
 from benchmarks.planted_changes import PLANTED, PlantedChange, plant
+from questions.explain.tensors import compare_tensors
 from tasks.experiments.observe_arm import observe_arm
-from tasks.extensions.explain.tensors import compare_tensors
 from tasks.records.observation import TensorComparison
 from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, resolve

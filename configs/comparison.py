@@ -6,12 +6,13 @@ per repeat for every case (a set of config values that both arms share).
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
-from configs.backends import BACKENDS, BackendName, Settings, fill_in, settings_model, take_section
+from configs.backends import BACKENDS, BackendName, fill_in, settings_model, take_section
+from configs.backends.settings import Settings
 from configs.custom_trainer import CommandTemplate, Variable
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
@@ -21,10 +22,7 @@ from configs.load import ConfigValue, explain_errors, layer_from_map
 from configs.names import NAME, NAME_RULE, Kind, find, project_folder
 from configs.read import CONFIG_ROOT, display_path, first_comment, origin_of, read_yaml, to_python
 from configs.topologies import GIB, find_topology
-from configs.trainers import TrainerName, trainer_class
-
-if TYPE_CHECKING:
-    from tasks.resolve.trainers.trainer import Trainer
+from configs.trainers import TrainerKind, TrainerName, find_kind
 
 type Named = tuple[
     Kind, str, tuple[str | int, ...]
@@ -127,35 +125,39 @@ class Comparison(Frozen):
         names = [arm.name for arm in self.arms]
         if len(names) != 2 or names[0] == names[1]:
             raise ValueError(f"arms must be two with different names, not {', '.join(names) or 'none'}")
-        trainers = [self.trainer_of(arm) for arm in self.arms]
+        kinds = [self.kind_of(arm) for arm in self.arms]
         one_has_a_ref = (self.arms[0].ref is None) != (self.arms[1].ref is None)
-        if one_has_a_ref and trainers[0].pairs_refs and trainers[1].pairs_refs:
+        if one_has_a_ref and kinds[0].pairs_refs and kinds[1].pairs_refs:
             raise ValueError("either both arms have a ref or none")
         if self.repository and not any(arm.ref for arm in self.arms):
             raise ValueError("a repository is only read for arms that have a ref")
-        for arm, trainer in zip(self.arms, trainers, strict=True):
-            trainer.check_arm(arm, self.command_of(arm), arm.repository or self.repository)
+        for arm, kind in zip(self.arms, kinds, strict=True):
+            _check_arm(arm, kind, self.command_of(arm), arm.repository or self.repository)
         if self.command is not None and not self.has_command:
             raise ValueError("a command is only run for `trainer: command`")
         return self
 
     def command_of(self, arm: Arm) -> CommandTemplate | None:
         """Return the command template of an arm; None if its trainer is not custom, or if it has no command."""
-        return (arm.command or self.command) if self.trainer_of(arm).takes_command else None
+        return (arm.command or self.command) if self.kind_of(arm).takes_command else None
 
-    def trainer_of(self, arm: Arm) -> "type[Trainer]":
-        """Return the class of an arm's trainer."""
-        return trainer_class(arm.trainer or self.trainer)
+    def trainer_of(self, arm: Arm) -> str:
+        """Return the name of an arm's trainer."""
+        return arm.trainer or self.trainer
+
+    def kind_of(self, arm: Arm) -> TrainerKind:
+        """Return the kind of an arm's trainer."""
+        return find_kind(self.trainer_of(arm))
 
     @property
     def has_command(self) -> bool:
         """Whether at least one arm has a custom trainer."""
-        return any(self.trainer_of(arm).takes_command for arm in self.arms)
+        return any(self.kind_of(arm).takes_command for arm in self.arms)
 
     @property
     def shares_start(self) -> bool:
         """Whether the second arm starts with the first arm's weights, optimizer moments and batches."""
-        apart = not any(self.trainer_of(arm).starts_alike for arm in self.arms)
+        apart = not any(self.kind_of(arm).starts_alike for arm in self.arms)
         implementations = {arm.set.get("pure_nnx") for arm in self.arms} == {False, True}
         return self.start == "shared" or (self.start is None and apart and implementations)
 
@@ -163,6 +165,20 @@ class Comparison(Frozen):
     def has_refs(self) -> bool:
         """Whether both arms have a ref."""
         return all(arm.ref is not None for arm in self.arms)
+
+
+def _check_arm(arm: Arm, kind: TrainerKind, command: CommandTemplate | None, repository: str | None) -> None:
+    """Raise ValueError if an arm's settings do not fit its trainer. command, repository: its own, or for both arms."""
+    if arm.command is not None and not kind.takes_command:
+        raise ValueError(f"{arm.name}: a command is only run for `trainer: command`")
+    if command is None and kind.takes_command:
+        raise ValueError(f"{arm.name}: say with `command:` how its trainer is started")
+    if command is not None and (command.folder is None) == (arm.ref is None):
+        raise ValueError(f"{arm.name}: set exactly one of ref and command.folder: where its program is")
+    if arm.ref and not repository and kind.has_repository:
+        raise ValueError(f"{arm.name}: say where its ref is, with `repository:`")
+    if arm.image and (arm.packages or arm.python) and kind.has_image:
+        raise ValueError(f"{arm.name}: set at most one of packages, python and image")
 
 
 class Target(Frozen):

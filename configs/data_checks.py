@@ -3,10 +3,8 @@
 from collections.abc import Callable, Iterator
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from configs.schema import TrainConfig
+from configs.config_keys import ConfigKeys
 
 REMOTE = "gs://"
 CHECKED_BYTES = 1 << 20  # bytes at the start of a text file that are checked
@@ -18,7 +16,7 @@ BYTE_TOKENS = 259  # vocabulary without a tokenizer: 256 bytes and ByT5's three 
 type Find = Callable[[str], list[str]]  # path pattern → matching files; only local files are opened
 
 
-def find_data_problems(config: "TrainConfig", bring: Find | None = None) -> Iterator[str]:
+def find_data_problems(config: ConfigKeys, bring: Find | None = None) -> Iterator[str]:
     """Yield the problems of the data, such as files that are missing or not text, or a tokenizer with too many tokens.
 
     Yields nothing for synthetic data. bring: downloads or lists the files in a bucket that match a pattern; None:

@@ -1,7 +1,7 @@
 """Lists the extensions, which ask questions beside the pipeline, and finds the functions that they add to it.
 
-An extension is a package of tasks/extensions, with its work and its pages; its command, its flow and the flow's steps
-are in the package of the same name in flows/extensions. The pipeline imports neither: it finds both here.
+An extension is a package of questions/: its command, its flow and the flow's steps, its work and its pages. The
+pipeline imports none of them: it finds them here.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Literal
 
-# Packages in tasks/extensions, in the order in which they act. They are imported by name, because nothing below them
+# Packages in questions/, in the order in which they act. They are imported by name, because nothing below them
 # may depend on them.
 EXTENSIONS = ("preflight", "explain", "bisect", "invariants", "history", "cross_restore", "nightly")
 
@@ -48,8 +48,8 @@ def import_function(place: str) -> Callable[..., Any]:
 
 @cache
 def load_extensions() -> MappingProxyType[str, Extension]:
-    """Return name → EXTENSION of the package tasks.extensions.NAME, which imports none of its modules."""
-    return MappingProxyType({name: import_module(f"tasks.extensions.{name}").EXTENSION for name in EXTENSIONS})
+    """Return name → EXTENSION of the package questions.NAME, which imports none of its modules."""
+    return MappingProxyType({name: import_module(f"questions.{name}").EXTENSION for name in EXTENSIONS})
 
 
 def find_functions(point: str) -> list[Callable[..., Any]]:

@@ -1,11 +1,8 @@
 """Chooses the attention kernel of a config: the kernel that `attention` names; for `autoselected`, a kernel by rule."""
 
-from __future__ import annotations
+from typing import Literal, NamedTuple
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from configs.schema import TrainConfig
+from configs.config_keys import ConfigKeys
 
 LANES = 128  # number of lanes of a TPU's vector unit
 type Kernel = Literal["dot_product", "flash"]
@@ -18,7 +15,7 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose_attention(config: TrainConfig) -> Choice:
+def choose_attention(config: ConfigKeys) -> Choice:
     """Return the attention kernel of a config.
 
     `autoselected` has MaxText's meaning: flash on a TPU if the flash kernel supports the config, else dot_product.
@@ -33,7 +30,7 @@ def choose_attention(config: TrainConfig) -> Choice:
     return Choice("flash", "autoselected: on a TPU")
 
 
-def flash_problems(config: TrainConfig) -> list[str]:
+def flash_problems(config: ConfigKeys) -> list[str]:
     """Return the reasons why the `flash` kernel does not support a config; empty if it does."""
     problems = []
     if config.hardware == "tpu":
@@ -46,7 +43,7 @@ def flash_problems(config: TrainConfig) -> list[str]:
     return problems
 
 
-def describe_attention(config: TrainConfig) -> str:
+def describe_attention(config: ConfigKeys) -> str:
     """Return a config's kernel and the reason in one line, for example "flash (autoselected: on a TPU)"."""
     kernel, why = choose_attention(config)
     return f"{kernel} ({why})"

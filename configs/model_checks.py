@@ -3,15 +3,11 @@
 Each problem that the functions return names the keys to change.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from configs.config_keys import ConfigKeys
 from configs.kernels import flash_problems
-
-if TYPE_CHECKING:
-    from configs.schema import TrainConfig
 
 # mesh axis → key with its number of devices; names and order are MaxText's
 MESH_KEYS = {
@@ -24,7 +20,7 @@ MESH_KEYS = {
 }
 
 
-def config_problems(config: TrainConfig) -> list[str]:
+def config_problems(config: ConfigKeys) -> list[str]:
     """Return the problems of a config that do not depend on the number of devices: bad values and contradictions."""
     problems = []
     if config.base_num_query_heads % config.base_num_kv_heads:
@@ -61,7 +57,7 @@ class Pipeline(NamedTuple):
     microbatches: int  # number of parts of a batch
 
 
-def pipeline_shape(config: TrainConfig) -> Pipeline:
+def pipeline_shape(config: ConfigKeys) -> Pipeline:
     """Return the pipeline of a config; `chunks` is rounded down if the layers cannot be divided evenly."""
     stages, layers = config.ici_pipeline_parallelism, config.num_layers_per_pipeline_stage
     asked = config.num_pipeline_microbatches
@@ -69,7 +65,7 @@ def pipeline_shape(config: TrainConfig) -> Pipeline:
     return Pipeline(stages, config.base_num_decoder_layers // (stages * layers), layers, microbatches)
 
 
-def _pipeline_problems(config: TrainConfig) -> list[str]:
+def _pipeline_problems(config: ConfigKeys) -> list[str]:
     if config.ici_pipeline_parallelism == 1:
         return []
     shape, problems = pipeline_shape(config), []
@@ -87,7 +83,7 @@ def _pipeline_problems(config: TrainConfig) -> list[str]:
     return problems
 
 
-def mesh_shape(config: TrainConfig, num_devices: int) -> dict[str, int]:
+def mesh_shape(config: ConfigKeys, num_devices: int) -> dict[str, int]:
     """Return the number of devices by mesh axis. Raises ValueError if the product cannot be `num_devices`."""
     asked = {axis: getattr(config, key) for axis, key in MESH_KEYS.items()}
     fixed = math.prod(size for size in asked.values() if size > 0)
@@ -103,7 +99,7 @@ def mesh_shape(config: TrainConfig, num_devices: int) -> dict[str, int]:
     return shape
 
 
-def device_problems(config: TrainConfig, num_devices: int) -> list[str]:
+def device_problems(config: ConfigKeys, num_devices: int) -> list[str]:
     """Return the reasons why a config's batch or arrays cannot be split over `num_devices`."""
     try:
         shape = mesh_shape(config, num_devices)

@@ -1,21 +1,33 @@
-"""Lists the trainers, which are the programs that a comparison can train with, and loads the class of each."""
+"""Lists the trainers, which are the programs that a comparison can train with, and what its file may say of each."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator
 
 from configs.errors import suggest
 
-if TYPE_CHECKING:
-    from tasks.resolve.trainers.trainer import Trainer
 
-# Name -> module with TRAINER, a subclass of `Trainer`. Imported by name, because configs must not depend on tasks.
+class TrainerKind(NamedTuple):
+    """What a comparison's file may say of its arms with one trainer."""
+
+    takes_command: bool = False  # whether a template in the file starts it, for the file's cases only
+    starts_alike: bool = True  # whether Linen and NNX start with the same weights for one seed
+    pairs_refs: bool = False  # whether two arms of this trainer have two refs or none
+    has_repository: bool = True  # whether its source is not in maxview's clone: an arm's ref needs `repository`
+    has_image: bool = False  # whether an image has all of its software: no packages or Python beside it
+
+
+# name → kind; `TRAINERS` of tasks/resolve/trainers has the class of the same name
 TRAINERS = {
-    "maxview": "tasks.resolve.trainers.maxview_trainer",
-    "maxtext": "tasks.resolve.trainers.maxtext_trainer",
-    "command": "tasks.resolve.trainers.custom_trainer",
+    "maxview": TrainerKind(pairs_refs=True, has_repository=False, has_image=True),
+    "maxtext": TrainerKind(starts_alike=False),
+    "command": TrainerKind(takes_command=True),
 }
+
+
+def find_kind(trainer: str) -> TrainerKind:
+    """Return the kind of a trainer. Raises ValueError for an unknown name."""
+    return TRAINERS[_check_trainer(trainer)]
 
 
 def _check_trainer(name: str) -> str:
@@ -25,9 +37,3 @@ def _check_trainer(name: str) -> str:
 
 
 TrainerName = Annotated[str, AfterValidator(_check_trainer)]
-
-
-def trainer_class(name: str) -> "type[Trainer]":
-    """Return the class of the trainer of this name. Raises ValueError for an unknown name."""
-    trainer: type[Trainer] = import_module(TRAINERS[_check_trainer(name)]).TRAINER
-    return trainer

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import random
+import re
 import shutil
 import socket
 import sqlite3
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -52,24 +54,15 @@ ALIVE = "alive"  # a pipe in it; only the main process has it open for writing
 
 USE_STACK = {f"tests/flows/test_{name}.py" for name in ("both_uis", "deployments", "kubernetes_pool", "up_and_down")}
 
-# the files that take longest, most of them by waiting: they start first, so that no core is idle beside the last one
-LONGEST = (
-    "tests/flows/test_both_uis.py",
-    "tests/tasks/launch/slurm/test_faults.py",
-    "tests/references/test_mutations.py",
-    "tests/tasks/verify/test_remote_checkpoints.py",
-    "tests/tasks/launch/cluster/test_cluster.py",
-    "tests/flows/test_slurm.py",
-    "tests/flows/test_compare.py",
-    "tests/references/test_transformers.py",
-    "tests/tasks/launch/cluster/test_api_server.py",
-    "tests/flows/test_only.py",
-    "tests/flows/extensions/bisect/test_flow.py",
-    "tests/tasks/experiments/test_same_function.py",
-    "tests/model/test_floors.py",
-    "tests/model/train/test_loop.py",
-    "tests/tasks/extensions/explain/test_tensors.py",
-)
+# fixtures of servers and browsers: tests that use them are flows, without a marker of their own
+SERVERS = {"prefect_server", "gcs_server", "browser"}
+PURE = "not long and not flows"
+TIERS = {
+    "": PURE,
+    "flows": "flows and not long",
+}  # what `-m` means here; for a path, no `-m` means all but the long tests
+# what a file has to contain, or must not, to have tests of a tier: importing all files takes seconds in every process
+ALL_MARKED = re.compile(r"^pytestmark = (\[[^\]]*|.*)mark\.(flows|long)\b", re.MULTILINE)
 
 OURS = pytest.StashKey[tuple[Path, int]]()
 # a command and its guard, which kills their group when the pipe is closed; neither is a child of the starting process
@@ -81,6 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Compiling takes most of a short training, and most trainings of the tests use the same few programs.
     """
+    given = config.option.markexpr
+    config.option.markexpr = "not long" if not given and names_a_path(config) else TIERS.get(given, given)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
     if SHARED in os.environ:  # workers inherit the main process's folder
         return
@@ -94,17 +89,36 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
 
 
+def names_a_path(config: pytest.Config) -> bool:
+    return config.args_source is pytest.Config.ArgsSource.ARGS
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """For `-m "long…"`, ignore the files without a long test: importing all files takes seconds in every process."""
-    if collection_path.name.startswith("test_") and str(config.option.markexpr).startswith("long"):
-        return None if "mark.long" in collection_path.read_text(encoding="utf-8") else True
-    return None
+    """Ignore the files that have no test of the selected tier, and folders of such files."""
+    expression = config.option.markexpr
+    if not (expression == PURE or expression.startswith("long")):
+        return None
+    if collection_path.is_dir():
+        files = list(collection_path.rglob("test_*.py"))
+    else:
+        files = [collection_path] if collection_path.name.startswith("test_") else []
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    if expression == PURE:
+        return True if texts and all(map(ALL_MARKED.search, texts)) else None
+    return True if texts and not any("mark.long" in text for text in texts) else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files; the others keep their order."""
-    rank = {ROOT / file: n for n, file in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+    """Mark the users of servers as flows, and begin with the files with most long tests, then with most flows."""
+    for item in items:
+        if SERVERS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("flows")
+    long, flows = Counter[Path](), Counter[Path]()
+    for item in items:
+        long[item.path] += item.get_closest_marker("long") is not None
+        flows[item.path] += item.get_closest_marker("flows") is not None
+    items.sort(key=lambda item: (-long[item.path], -flows[item.path]))
 
 
 class ByServer(LoadFileScheduling):  # type: ignore[misc]
@@ -119,9 +133,11 @@ class ByServer(LoadFileScheduling):  # type: ignore[misc]
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """For `-n auto`: one process for a path, which starts sooner; for all tests, four.
 
-    Four is twice the reference machine's two cores, because many tests wait for servers.
+    Four is twice the reference machine's two cores, because flows wait for servers. Pure tests wait for nothing.
     """
-    return 0 if config.args_source is pytest.Config.ArgsSource.ARGS else 4
+    if names_a_path(config):
+        return 0
+    return 4 if config.option.markexpr else os.cpu_count() or 1
 
 
 @pytest.hookimpl(optionalhook=True)  # a run without xdist has one process

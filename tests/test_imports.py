@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parent.parent
-OURS = ("probe", "configs", "model", "tasks", "flows")
+OURS = ("probe", "configs", "model", "tasks", "flows", "questions")
 PROBE = ROOT / "probe"  # runs in the process of a trainer, which may lack maxview
 BESIDE = {"maxview_probe", "load_maxview_probe"}  # its own modules
 ITS_NEEDS = sys.stdlib_module_names | BESIDE | {"jax", "jaxlib", "numpy", "scipy", "ml_dtypes"}
@@ -42,11 +44,11 @@ def test_imports_are_absolute_and_the_probe_needs_the_trainers_packages_only() -
         ("flows.ingest", ("tensorstore",)),
         (
             "flows.compare, flows.ingest, flows.verify, tasks.publish.site.comparison_pages",
-            ("tasks.extensions", "flows.extensions"),
+            ("questions",),
         ),
         ("model.train.loop", ("prefect", "polars", "fastapi")),
         (
-            "tasks.scrape, tasks.verify.compare_checkpoints, tasks.diff, tasks.extensions.preflight.compare_compiles, "
+            "tasks.scrape, tasks.verify.compare_checkpoints, tasks.diff, questions.preflight.compare_compiles, "
             "tasks.store, tasks.resolve.plans",
             ("jax", "prefect"),
         ),
@@ -69,13 +71,10 @@ def test_tasks_has_no_loose_modules() -> None:
     assert {path.name for path in (ROOT / "tasks").glob("*.py")} == {"__init__.py"}
 
 
-FIRST_FILES = [*(ROOT / "tasks").glob("*/__init__.py"), *(ROOT / "tasks" / "extensions").glob("*/__init__.py")]
-PACKAGES = sorted(path.parent for path in FIRST_FILES if path.parent.name != "extensions")
+PACKAGES = sorted(path.parent for top in ("tasks", "questions") for path in (ROOT / top).glob("*/__init__.py"))
 
 
-@pytest.mark.parametrize(
-    "package", [path for path in PACKAGES if path.name != "extensions"], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 def test_a_package_begins_with_its_input_its_output_and_the_file_to_read_first(package: Path) -> None:
     doc = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
     _, _, rest = doc.partition("\n\nIn: ")

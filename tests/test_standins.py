@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.standins.replay import write_python
+
+pytestmark = pytest.mark.flows
 
 ROOT = Path(__file__).parent.parent
 AT = "I0418 00:{:02}:{:02}.000000 135104514455360 "

@@ -3,6 +3,7 @@
 A command's module is imported when the command runs: the help of all commands takes none of them.
 """
 
+import json
 import os
 import re
 import sys
@@ -46,6 +47,7 @@ COMMANDS = {  # name → group, where its function is, and its line in the help
     "bless": (OPERATE, f"{HERE}.bless:bless", "Keep the candidate's runs as the baseline."),
     "cases": (OPERATE, f"{HERE}.cases:cases", "List the cases, targets, models and comparisons."),
     "resolve": (OPERATE, f"{HERE}.resolve:resolve_command", "Show a case's config with the origin of every value."),
+    "schema": (OPERATE, f"{HERE}.schema:schema", "Print the JSON Schema of comparisons, as --json prints them."),
     "site": (OPERATE, f"{HERE}.site:site", "Build or serve the pages, or make an example of them."),
     "up": (OPERATE, f"{HERE}.services:up", "Start a Prefect server with a worker on this machine."),
     "down": (OPERATE, f"{HERE}.services:down", "Stop what `maxview up` started, and an idle server."),
@@ -74,6 +76,7 @@ app["--help"].group = app["--version"].group = OPERATE
 def call_command(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. Errors in the input are printed as one message on standard error."""
     words = sys.argv[1:] if argv is None else list(argv)
+    as_json = "--json" in words[: words.index("--") if "--" in words else None]
     try:
         check_arguments(words)
         check_home()
@@ -81,9 +84,9 @@ def call_command(argv: Sequence[str] | None = None) -> int:
         words = read_typed(words)
         result = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
-        return report(explain_error(error, words))
+        return report(explain_error(error, words), as_json=as_json)
     except ValueError as error:
-        return report(str(error))
+        return report(str(error), as_json=as_json)
     except OSError as error:
         from tasks.store.atomic import explain_full
 
@@ -92,14 +95,14 @@ def call_command(argv: Sequence[str] | None = None) -> int:
             message = f"{error.filename}: cannot be used ({error.strerror}); check the path and your rights"
         if message is None:
             raise
-        return report(message)
+        return report(message, as_json=as_json)
     except KeyboardInterrupt:
         say_interrupted()
         return INTERRUPTED
     except Exception as error:
         if not is_flow_error(error):
             raise
-        return report(str(error))
+        return report(str(error), as_json=as_json)
     return result if isinstance(result, int) else 0
 
 
@@ -109,13 +112,14 @@ def is_flow_error(error: Exception) -> bool:
     return module is not None and isinstance(error, module.FlowError)
 
 
-def report(message: str) -> int:
-    """Print an error in the input on standard error; return the exit status."""
+def report(message: str, *, as_json: bool) -> int:
+    """Print an error in the input on standard error, with `--json` as JSON in one line; return the exit status."""
     if not all(line.isprintable() and len(line) < MAX_LINE for line in message.split("\n")):
         from tasks.records.text import visible_lines
 
         message = visible_lines(message)
-    print(f"maxview: {message}", file=sys.stderr)
+    text = json.dumps({"error": message, "exit_status": 2}) if as_json else f"maxview: {message}"
+    print(text, file=sys.stderr)
     return 2
 
 

@@ -12,6 +12,7 @@ EXAMPLES = {  # command → arguments of two examples; they can be run as shown 
     "verify": ("maxview-out/runs/A/checkpoints", "gs://bucket/run/checkpoints --json"),
     "cases": ("", "--json"),
     "resolve": ("03_dropout", "03_dropout --target v6e-32 --set steps=50"),
+    "schema": ("", "-o comparisons.schema.json"),
     "up": ("", "--port 4300 --out gs://bucket/maxview"),
     "down": ("", "--state folder"),
     "doctor": ("", "--target v6e-32"),

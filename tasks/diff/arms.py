@@ -3,7 +3,6 @@
 import polars as pl
 
 from configs.frozen import Frozen
-from configs.trainers import trainer_class
 from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.merged_steps import step_table, waited_per_step
 from tasks.metrics.result_metrics import LOSS
@@ -14,6 +13,7 @@ from tasks.records.compared_case import ArmSummary, Curve
 from tasks.records.log_reading import RunReading
 from tasks.records.run import RunRecord
 from tasks.records.run_facts import RunFacts, TimeAccount
+from tasks.resolve.trainers import trainer_class
 
 
 class ArmRuns(Frozen):

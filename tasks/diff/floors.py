@@ -7,7 +7,6 @@ both arms have one program and one host loop, so that their times can differ onl
 import numpy as np
 import polars as pl
 
-from configs.trainers import trainer_class
 from tasks.diff.arms import Arms
 from tasks.diff.parity import varies_at
 from tasks.metrics.merged_steps import last_of_each_step
@@ -17,6 +16,7 @@ from tasks.records.function import FunctionComparison
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
 from tasks.records.text import counted
+from tasks.resolve.trainers import trainer_class
 from tasks.resolve.trainers.trainer import SOURCE
 
 COMPARED_COLUMNS = ("loss", "grad_norm", "param_norm")  # of the metrics files

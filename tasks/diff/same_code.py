@@ -3,12 +3,12 @@
 An arm is one side of a comparison of runs.
 """
 
-from configs.trainers import trainer_class
 from tasks.diff.arms import Arms
 from tasks.diff.observed import Observations, compare_values, contrast, notice
 from tasks.diff.setting_differences import config_of
 from tasks.diff.undeclared_differences import software_differs, trainers_differ
 from tasks.metrics.merged_steps import place_of_row
+from tasks.resolve.trainers import trainer_class
 from tasks.resolve.trainers.trainer import SOURCE
 
 SEVERAL = 3  # fewest moved messages that prove other code; a few may have several call sites or another Python

@@ -11,7 +11,7 @@ from pathlib import Path
 from configs.comparison import load_comparison, load_target
 from configs.load import COMMAND_LINE
 from configs.names import list_names, typed_names
-from configs.trainers import trainer_class
+from configs.trainers import find_kind
 from tasks.diff.cover_change import is_uncovered, suggest_case
 from tasks.diff.decide import MIN_REPEATS, ONE_RUN
 from tasks.diff.ingest_command import name_logs, options_of
@@ -111,7 +111,7 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
             return make_step(record, "interleave", [*compare, "--case", record.case, *options, *more])
         # not --repeats: the number would be a guess, because new runs change the estimate of the noise
         return make_step(record, "until decided", [*compare, "--case", record.case, *options, "--until-decided"])
-    if any(trainer_class(plan.trainer).takes_command for plan in plans):  # it supports its comparison's cases only
+    if any(find_kind(plan.trainer).takes_command for plan in plans):  # it supports its comparison's cases only
         has_more = cases < len(load_comparison(record.comparison).cases)
         return make_step(record, "other cases", [*compare, *options]) if has_more else make_step(record, "by hand")
     every = list_names("cases")

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from configs.frozen import Frozen
-from configs.trainers import trainer_class
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
@@ -34,6 +33,7 @@ from tasks.records.program_times import ProgramTimes
 from tasks.records.run import RunRecord
 from tasks.records.run_facts import Measured
 from tasks.records.text import counted
+from tasks.resolve.trainers import trainer_class
 
 # what no experiment tries, and the questions of --only, with the words for each if it was not asked
 LATER = "later batches"

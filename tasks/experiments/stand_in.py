@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.comparison import load_target
-from configs.trainers import trainer_class
 from tasks.experiments.recordings import Both
 from tasks.experiments.same_function import is_on_cpu
 from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, hash_identity, resolve
+from tasks.resolve.trainers import trainer_class
 
 ONE_DEVICE, EIGHT_DEVICES = "cpu", "cpu-8"
 

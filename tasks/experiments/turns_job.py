@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.backends import ImageSettings
+from configs.backends.settings import ImageSettings
 from maxview_probe.inject import START
 from maxview_probe.turns.record_and_time import MARK, PLACE
 from tasks.experiments.interleave import COMPILE_S, OWN_VARIABLES, TurnLimits, python_of, read_result

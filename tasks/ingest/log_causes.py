@@ -11,7 +11,8 @@ from itertools import dropwhile, islice, takewhile
 from pathlib import Path
 
 from configs.backends import BACKENDS
-from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN, launcher_of
+from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN, PLACE_PATTERN
+from tasks.launch.known_backends import launcher_of
 from tasks.launch.supervise import CANNOT_START, PEAK, TIMED_OUT
 from tasks.records.log_reading import RunReading
 from tasks.records.run_end import DeathKind, LogError

@@ -9,7 +9,6 @@ from pathlib import Path
 import polars as pl
 
 from configs.backends import settings_model
-from configs.trainers import trainer_class
 from tasks.ingest.log_causes import find_lost_lines, read_host_peak, with_cause, with_frame, with_place
 from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.logs import list_earlier_logs, rename_earlier_log
@@ -21,6 +20,7 @@ from tasks.records.json_numbers import metric_from_json, step_from_json
 from tasks.records.log_reading import RunReading
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
+from tasks.resolve.trainers import trainer_class
 from tasks.resolve.trainers.maxtext_metrics import (
     TENSORBOARD,
     has_maxtext_keys,

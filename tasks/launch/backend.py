@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from configs.backends import find_part
 from configs.frozen import Frozen
 from tasks.records.plan import JobCause, RunHandle, RunPlan
 from tasks.records.run_end import DeathKind
@@ -104,14 +103,3 @@ class LaunchedRun:
     def checkpoints(self) -> Path | None:
         """The folder of the run's checkpoints; None if the run saves none in Orbax's format."""
         return self.directory.checkpoints_of(self.plan)
-
-
-def launcher_of(backend: str) -> Launcher:
-    """Return the launcher of the backend of this name. Raises ValueError for an unknown name."""
-    launcher: Launcher = find_part(backend, "launcher")
-    return launcher
-
-
-def backend_of(name: str) -> Backend[Any]:
-    """Return the backend of this name. Raises LaunchError if its libraries are not installed."""
-    return launcher_of(name).load()

@@ -13,13 +13,14 @@ from etils import epath
 from configs.backends import BACKENDS, settings_model
 from configs.comparison import Target
 from configs.errors import ConfigError
-from configs.trainers import trainer_class
-from tasks.launch.backend import WITHOUT, LaunchedRun, LaunchError, Restarted, backend_of, launcher_of
+from tasks.launch.backend import WITHOUT, LaunchedRun, LaunchError, Restarted
+from tasks.launch.known_backends import backend_of, launcher_of, read_handle
 from tasks.launch.patience import retry_outages
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_recorder
 from tasks.records.plan import RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
+from tasks.resolve.trainers import trainer_class
 from tasks.store.directories import RunDirectory
 from tasks.store.locks import hold
 from tasks.store.store import Store
@@ -47,7 +48,7 @@ def check_target(plans: Sequence[RunPlan], store: Store) -> None:
 
     Called before the first compile. Finished runs, and jobs that an earlier flow has launched, are not checked.
     """
-    new = [plan for plan in plans if store.run(plan.run_name).read_handle() is None]
+    new = [plan for plan in plans if read_handle(store.run(plan.run_name)) is None]
     for plan in new[:1]:
         launcher = launcher_of(plan.backend)
         obstacles = retry_outages(lambda: list(launcher.find_obstacles(plan.launch)))  # noqa: B023  # called at once
@@ -82,7 +83,7 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
     backend = backend_of(plan.backend)
     # Of two concurrent callers, one launches the job and the other attaches to it.
     with hold(directory.path / LOCK, lambda _: time.sleep(POLL_S)):
-        earlier: RunHandle | None = backend.attach(plan, directory, directory.read_handle())
+        earlier: RunHandle | None = backend.attach(plan, directory, read_handle(directory))
         if earlier is not None:
             return LaunchedRun(plan, directory, earlier)
         if plan.checkout is not None and plan.commit is not None:

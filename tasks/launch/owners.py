@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from tasks.launch.job import is_here
+from tasks.launch.known_backends import read_handle
 from tasks.records.plan import RunHandle, RunPlan
 from tasks.records.run import RunRecord
 from tasks.store.claims import TakenError
@@ -110,7 +111,7 @@ def handles_of(flow_run: str, store: Store) -> Iterator[RunHandle]:
     """Yield the handles of the jobs that a flow run owns; a job that a later flow attached to has another owner."""
     for entry in store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}"):
         directory = store.run(entry.name.rpartition("/")[2])
-        handle = directory.read_handle()  # None if the run's folder was deleted
+        handle = read_handle(directory)  # None if the run's folder was deleted
         if handle is not None and flow_run in _owners(directory.run_name, store):
             yield handle
 

@@ -9,11 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from configs.backends.queue import QueueSettings
 from tasks.launch.backend import LaunchError, NotSubmitted, Restarted
 from tasks.launch.job import has_checkpoint
 from tasks.launch.logs import open_locked, rename_earlier_log
-from tasks.launch.queue_records import QueuedHandle, QueueSettings
 from tasks.launch.queued_attempt import QueuedAttempt
+from tasks.launch.queued_handle import QueuedHandle
 from tasks.records.plan import JobCause, RunPlan
 from tasks.records.run_end import DeathKind
 from tasks.store.directories import RunDirectory

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from configs.backends import settings_model
-from configs.trainers import trainer_class
+from configs.trainers import find_kind
 from tasks.observe.ran_lines import read_ran_lines
 from tasks.observe.recorder import prepare_recorder
 from tasks.records.change import RanLines
@@ -22,7 +22,7 @@ def with_recorder(plan: RunPlan) -> RunPlan:
     It notes the executed lines of the plan's checkout; with `start`, it stores the run's start or uses the other arm's.
     plan.directory must exist. A plan without both, or without access to this folder, is returned unchanged.
     """
-    observed = plan.start or plan.checkout or trainer_class(plan.trainer).takes_command
+    observed = plan.start or plan.checkout or find_kind(plan.trainer).takes_command
     if not observed or not settings_model(plan.backend).shares_files:
         return plan
     folder = Path(plan.directory) / START_FOLDER
@@ -30,7 +30,7 @@ def with_recorder(plan: RunPlan) -> RunPlan:
     source = plan.start.taken_from if plan.start is not None else None
     start = str(Path(plan.directory).parent / source / START_FOLDER) if source else None
     changed = (plan.version.different or ()) if plan.version is not None else ()
-    metered = plan.start is None and trainer_class(plan.trainer).takes_command
+    metered = plan.start is None and find_kind(plan.trainer).takes_command
     variables = prepare_recorder(
         folder, plan.environment, start=start, lines_only=plan.start is None and not metered, root=plan.source or "",
         changed=changed, meter=metered, end_after=plan.files.end_after,

@@ -1,10 +1,10 @@
 """Records of a run until its job ends: `RunPlan`, all its settings; `RunHandle`, to find its job again."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
-from configs.backends import BACKENDS, BackendName, LaunchSettings, find_part
+from configs.backends import BACKENDS, BackendName, LaunchSettings
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
 
@@ -200,17 +200,6 @@ class RunHandle(Frozen):
     backend: BackendName
     job_name: str  # name of the job on its platform
     log: str  # path of the collected log
-
-
-def _parse_handle(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    value = value | {"backend": "local"} if value.get("backend") == "replay" else value  # a backend of older versions
-    return find_part(value.get("backend"), "handle").model_validate(value)
-
-
-# Validates a stored handle as the `RunHandle` subclass of its backend.
-StoredHandle = Annotated[RunHandle, BeforeValidator(_parse_handle)]
 
 
 class JobCause(Frozen):

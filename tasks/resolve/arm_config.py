@@ -28,6 +28,7 @@ from configs.load import (
 from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import TrainConfig
+from tasks.resolve.trainers import trainer_class
 from tasks.resolve.trainers.trainer import Trainer
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later layers override earlier ones
@@ -88,7 +89,7 @@ def resolve_config(
     assert merged is not None  # else `raise_any` has raised
     config, values = merged
     side = next(side for side in comparison.arms if side.name == arm)
-    found = comparison.trainer_of(side).find_problems(config, target, devices_of(target))
+    found = trainer_class(comparison.trainer_of(side)).find_problems(config, target, devices_of(target))
     problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()
     return ResolvedConfig(config=config, values=values)

@@ -16,6 +16,7 @@ from tasks.resolve.git import GitError, list_commits, run_git
 from tasks.resolve.own_clone import HERE, find_own_clone
 from tasks.resolve.python_environments import check_packages
 from tasks.resolve.refs import WORKING_TREE, ResolvedRef, check_repository, is_address
+from tasks.resolve.trainers import trainer_class
 from tasks.resolve.trainers.trainer import Checkout, Trainer
 from tasks.resolve.working_tree import describe_version, find_source, list_changed_files, resolve_version
 
@@ -175,7 +176,7 @@ def _prepare_trainer(
     where, checkout = repository or str(HERE), None
     if ref is not None:
         checkout = Checkout(make_checkout(find_source(where, ref.sha, cache), ref.sha, cache), ref, where)
-    made = comparison.trainer_of(arm).find(arm, comparison.command_of(arm), cache, checkout)
+    made = trainer_class(comparison.trainer_of(arm)).find(arm, comparison.command_of(arm), cache, checkout)
     if checkout is None or ref is None:
         return made
     placed = {"ref": ref.name, "commit": ref.sha, "repository": repository, "tree": read_tree(checkout.folder)}

@@ -11,9 +11,9 @@ from itertools import chain
 from pathlib import Path
 
 from configs.frozen import Frozen
-from configs.trainers import trainer_class
 from tasks.records.change import ChangedCode, ChangedStatement, Side, StatementKind
 from tasks.records.plan import RunPlan
+from tasks.resolve.trainers import trainer_class
 
 MAX_STATEMENTS = 20_000  # of one file; a file with more of them is generated
 PROSE = frozenset({".md", ".rst", ".txt", ".ipynb", ".png", ".svg", ".lock"})

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from configs.backends import BACKENDS, ImageSettings, settings_model
+from configs.backends import BACKENDS, settings_model
+from configs.backends.settings import ImageSettings
 from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.schema import TrainConfig

@@ -18,6 +18,7 @@ from prefect.runtime import flow_run
 
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun
+from tasks.launch.known_backends import read_handle
 from tasks.launch.owners import find_heir, own, turn_of
 from tasks.records.plan import RunHandle, RunPlan
 from tasks.records.run import RunRecord
@@ -165,7 +166,7 @@ def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], La
         job.stop(handle)
 
     def stop_if_there() -> None:
-        handle = store.run(plan.run_name).read_handle()
+        handle = read_handle(store.run(plan.run_name))
         if handle is not None and is_job_running(handle):
             stop(handle)
 

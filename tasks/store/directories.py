@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from tasks.records.checkpoint_proof import CrossRestore
 from tasks.records.compared_case import ComparisonRecord
-from tasks.records.plan import RunHandle, RunPlan, StoredHandle
+from tasks.records.plan import RunHandle, RunPlan
 from tasks.records.run import RunRecord
 from tasks.store.atomic import StoreError, explain_full, explain_little, write_atomically
 from tasks.store.documents import load_json, model_from_json, read_document
@@ -24,7 +24,6 @@ from tasks.store.seals import remove_seal
 MAX_BYTES = 1_000_000_000  # limit of metrics.jsonl and of program.json; a step of metrics needs 300 bytes
 LOG_BYTES = 16 << 10  # with less free disk space, a run cannot begin its log
 LOCAL = Folder()
-_HANDLE: TypeAdapter[RunHandle] = TypeAdapter(StoredHandle)
 
 
 class _Inside:
@@ -119,10 +118,13 @@ class RunDirectory:
         self.place.push_begun(self._name)
         return written
 
-    def read_handle(self) -> RunHandle | None:
-        """Return the handle; None if there is none. Raises StoreError if the file is damaged."""
+    def read_handle(self, kind: TypeAdapter[RunHandle]) -> RunHandle | None:
+        """Return the handle; None if there is none. Raises StoreError if the file is damaged.
+
+        kind: parses the handle as its backend's own (`read_handle` of tasks/launch/known_backends.py).
+        """
         self.place.match(self.handle)
-        return read_document(self.handle, model_from_json(_HANDLE))
+        return read_document(self.handle, model_from_json(kind))
 
     def read_program(self) -> dict[str, Any] | None:
         """Return the trainer's program.json; None without one. Raises StoreError if the file is damaged."""

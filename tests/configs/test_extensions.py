@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import tasks.extensions
+import questions
 from configs.extensions import EXTENSIONS, find_flow, import_function, load_extensions
 
 
 def test_every_package_of_an_extension_is_listed() -> None:
-    folder = Path(tasks.extensions.__path__[0])
+    folder = Path(questions.__path__[0])
     assert {path.parent.name for path in folder.glob("*/__init__.py")} == set(EXTENSIONS)
 
 
@@ -21,7 +21,7 @@ def test_the_places_of_an_extension_hold_functions_that_exist_in_its_own_package
     places = [value for field, value in asdict(extension).items() if field not in texts and value]
     assert places
     for place in places:
-        assert place.startswith((f"tasks.extensions.{name}.", f"flows.extensions.{name}."))
+        assert place.startswith(f"questions.{name}.")
         assert callable(import_function(place))
 
 

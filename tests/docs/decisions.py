@@ -20,7 +20,8 @@ def read_head(path: Path) -> tuple[str, str, str]:
 def write_index() -> str:
     """Return the text of the index: the decisions in force by package, then the superseded ones."""
     found = sorted((*read_head(path), path.name) for path in FOLDER.glob("0*.md"))
-    lines = ["# Decisions", "", "Written by `uv run --group dev python -m tests.docs.decisions`.", ""]
+    lines = ["# Decisions", "", "The records behind [docs/why](../why/README.md), with all options and figures.", ""]
+    lines += ["Written by `uv run --group dev python -m tests.docs.decisions`.", ""]
     for package, decisions in groupby(found, key=lambda item: item[0]):
         lines += [f"## {package}", *(f"- [{number} {title}]({name})" for _, number, title, name in decisions), ""]
     lines += ["## Superseded"]

@@ -501,3 +501,51 @@ class Webhook:
     def __exit__(self, *_: object) -> None:
         self.server.shutdown()
         self.server.server_close()
+
+
+# a trainer without a readable log that writes where it is
+TYPED_TRAINER = """\
+import json, sys
+import jax, jax.numpy as jnp
+from loss import loss_of
+
+config = json.load(open(sys.argv[2]))
+weights = {"a": 0.1 * jax.random.normal(jax.random.key(0), (16, 32)), "b": jnp.full((32, 1), 0.1)}
+x = jnp.load("data/x.npy")
+
+@jax.jit
+def update(weights, x):
+    loss, gradients = jax.value_and_grad(loss_of)(weights, x)
+    weights = jax.tree.map(lambda w, g: w - config["rate"] * g, weights, gradients)
+    return weights, {"loss": loss, "norm": sum(jnp.sum(g * g) for g in jax.tree.leaves(gradients))}
+
+for n in range(config["steps"]):
+    weights, metrics = update(weights, x)
+    if n % 5 == 0:
+        print("iteration", n, "has", float(metrics["loss"]))
+print("done", file=open("result.txt", "a"))
+"""
+LOSS = """\
+import jax.numpy as jnp
+
+
+def loss_of(weights, x):
+    return jnp.mean((jnp.tanh(x @ weights["a"]) @ weights["b"] - 2 * x[:, :1]) ** 2)
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone whose data git ignores; the working tree has another loss."""
+    folder = tmp_path / "trainer"
+    (folder / "data").mkdir(parents=True)
+    (folder / "train.py").write_text(TYPED_TRAINER)
+    (folder / "loss.py").write_text(LOSS)
+    (folder / "tiny.json").write_text('{"rate": 0.1, "steps": 40}')
+    (folder / ".gitignore").write_text("data/\n")
+    make = "import numpy; numpy.save('data/x.npy', numpy.random.default_rng(0).normal(size=(64, 16)).astype('float32'))"
+    subprocess.run([sys.executable, "-c", make], cwd=folder, check=True)
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "the trainer"]):
+        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@localhost", *words], cwd=folder, check=True)
+    (folder / "loss.py").write_text(LOSS.replace(" ** 2)", " ** 2) * 1.001"))
+    return folder

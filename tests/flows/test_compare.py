@@ -20,6 +20,8 @@ from tasks.records.run import RunRecord
 from tasks.store.store import Store
 from tasks.verify.verification import verify_checkpoints
 
+pytestmark = pytest.mark.flows
+
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 type Start = Callable[..., subprocess.Popen[str]]
 type ProcessesOf = Callable[[Path], list[psutil.Process]]

@@ -10,6 +10,8 @@ import pytest
 from tasks.ingest.example_logs import SUBJECTS
 from tasks.publish.site.index import PAGE, parse_index
 
+pytestmark = pytest.mark.flows
+
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -21,6 +21,8 @@ from tasks.services.running_jobs import Jobs
 from tasks.store.store import Store
 from tests.standins.replay import write_python
 
+pytestmark = pytest.mark.flows
+
 STEPS = "".join(
     f"completed step: {step}, seconds: 1.000, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, loss: 3.000\n"
     for step in range(60)

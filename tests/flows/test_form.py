@@ -8,11 +8,13 @@ from prefect import Flow
 from prefect.utilities.callables import parameter_schema
 
 from flows.compare import compare
-from flows.extensions.nightly.flow import nightly
-from flows.extensions.preflight.flow import preflight
 from flows.ingest import ingest
 from flows.reap import reap
+from questions.nightly.flow import nightly
+from questions.preflight.flow import preflight
 from tasks.services.flow_names import show_name
+
+pytestmark = pytest.mark.flows
 
 
 @pytest.mark.parametrize("flow", [compare, ingest, nightly, preflight, reap], ids=lambda flow: flow.name)

@@ -9,6 +9,8 @@ import pytest
 
 from flows.cli.app import call_command
 
+pytestmark = pytest.mark.flows
+
 MARK = ':::MLLOG {"namespace": "", "time_ms": %d, "event_type": "%s", "key": "%s", "value": %s, "metadata": %s}\n'
 
 

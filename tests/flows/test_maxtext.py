@@ -12,9 +12,12 @@ from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.store.store import Store
 
 PYTHON = os.environ.get("MAXVIEW_MAXTEXT_PYTHON")
-pytestmark = pytest.mark.skipif(
-    PYTHON is None, reason="MAXVIEW_MAXTEXT_PYTHON does not name the Python of an environment with MaxText"
-)
+pytestmark = [
+    pytest.mark.flows,
+    pytest.mark.skipif(
+        PYTHON is None, reason="MAXVIEW_MAXTEXT_PYTHON does not name the Python of an environment with MaxText"
+    ),
+]
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from flows.cli.commands.run_flow import publish_finished
 from tasks.ingest.run_record import build_record
 from tasks.records.plan import RunPlan
@@ -10,6 +12,8 @@ from tasks.resolve.plans import Request, resolve
 from tasks.scrape.read_log import scrape_run
 from tasks.store.baselines import find_baseline, write_baseline
 from tasks.store.store import Store, open_store
+
+pytestmark = pytest.mark.flows
 
 LOG = """\
 XPK Start: Sat Apr 18 00:54:24 UTC 2026

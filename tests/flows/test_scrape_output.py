@@ -19,6 +19,8 @@ from flows.cli.byte_progress import show_reads
 from tasks.scrape.window import report_read
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 LOG = Path(__file__).parent.parent / "samples" / "maxview" / "13_eval-nnx.txt"
 FORMATS = ("table", "json", "parquet")
 

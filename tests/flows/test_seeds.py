@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.flows
+
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = ("--set", "steps=6", "--set", "max_target_length=32", "--set", "enable_checkpointing=false")
 

@@ -27,6 +27,8 @@ from tasks.services.prefect_settings import SETTINGS
 from tasks.services.server import ServerError, check_address, check_api
 from tasks.services.set_up import ZOMBIE_AFTER_S
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parent.parent.parent
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 

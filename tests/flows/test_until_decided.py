@@ -3,11 +3,15 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from flows.compare import run_until_decided
 from tasks.diff.compare_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook
 from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Event, Replanned
+
+pytestmark = pytest.mark.flows
 
 
 def test_runs_are_added_until_the_verdict_is_known() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parent.parent.parent
 SAVER = ROOT / "tests" / "tasks" / "verify" / "saver.py"
 PROGRAM = """

@@ -30,6 +30,8 @@ from tasks.scrape.wrappings.unpack import unpack_archive
 from tasks.store.store import open_store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
+
+pytestmark = pytest.mark.flows
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), "")
 DEATH = "ValueError: \x1b]0;owned\x07<script>window.owned=9</script> ![x](http://evil.invalid/z.png)"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]

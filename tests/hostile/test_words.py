@@ -12,6 +12,8 @@ from tasks.resolve.plans import Request, resolve
 from tasks.store.atomic import StoreError
 from tasks.store.store import open_store
 
+pytestmark = pytest.mark.flows
+
 WORDS = (
     "$(touch ../owned)",
     "`touch ../owned`",

@@ -24,6 +24,8 @@ from model.train.step import HOST, declare_state, init_state, lower_step
 from model.train.stop import StopSignal
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 

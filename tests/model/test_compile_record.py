@@ -13,6 +13,8 @@ from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
 from model.compile_record import strip_hlo, strip_stablehlo
 
+pytestmark = pytest.mark.flows
+
 type Kernel = Callable[..., None]
 
 STABLEHLO = """#loc = loc(unknown)

@@ -20,6 +20,8 @@ from model.train.cross_restore import translate_state
 from model.train.data_source import make_source
 from model.train.step import CompiledStep, Setup, declare_state, init_state, lower_step, make_program
 
+pytestmark = pytest.mark.flows
+
 SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
 F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
 MOE = {"num_experts": 4, "base_moe_mlp_dim": 32}

@@ -19,6 +19,8 @@ from model.train.data_source import make_source
 from model.train.step import Setup, declare_state, init_state, lower_step, make_program
 from model.train.trainer_linen import Linen
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 DEVICES, MIDDLE, STEPS = 2, 2, 4

@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from maxview_probe.inject import FORK_RUNS, INJECTED
 from tasks.observe.recorder import VARIABLE, prepare_recorder, read_observation
+
+pytestmark = pytest.mark.flows
 
 TRAINER = """
 import jax, jax.numpy as jnp

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from maxview_probe.inject import INJECTED, START
+
+pytestmark = pytest.mark.flows
 
 
 def test_a_module_runs_where_maxview_is_not_installed(tmp_path: Path) -> None:

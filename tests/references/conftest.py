@@ -21,7 +21,7 @@ def torch_python() -> str:
     """A Python with torch and transformers: MAXVIEW_TORCH_PYTHON, or this one."""
     python = os.environ.get("MAXVIEW_TORCH_PYTHON")
     if python is None and importlib.util.find_spec("torch") is None:
-        pytest.skip("MAXVIEW_TORCH_PYTHON does not name the Python of an environment with torch (CONTRIBUTING.md)")
+        pytest.skip("MAXVIEW_TORCH_PYTHON does not name the Python of an environment with torch (docs/testing.md)")
     return python or sys.executable
 
 

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from configs.comparison import load_target
 from configs.names import list_names
 from flows.cli.commands.common_options import Full, Json, check_store
+from flows.cli.commands.report_options import Reports
 from flows.cli.commands.run_flow import PREFIX, FlowError, finish_flow, run_flow
 from tasks.resolve.options import CompareOptions
 
@@ -18,6 +19,7 @@ def compare(
     /,
     *,
     options: Annotated[CompareOptions, Parameter(name="*")] = CompareOptions(),
+    reports: Annotated[Reports, Parameter(name="*")] = Reports(),
     full: Full = False,
     json_: Json = False,
 ) -> int:
@@ -51,9 +53,10 @@ def compare(
 
         parse_pull_request(options.more.comment)
     check_store(options.out)
+    reports.check()
     if options.read_seeds() is not None:
         return judge_seeds(options, as_json=json_)
-    return run_flow("compare", dict(options), as_json=json_, full=full, left_out=left_out)
+    return run_flow("compare", dict(options), as_json=json_, full=full, left_out=left_out, reports=reports)
 
 
 def judge_seeds(options: CompareOptions, *, as_json: bool) -> int:

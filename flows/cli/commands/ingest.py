@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from flows.cli.commands.common_options import Full, Json, absolute_place, check_store
+from flows.cli.commands.report_options import Reports
 from flows.cli.commands.run_flow import run_flow
 from tasks.resolve.options import IngestOptions
 
@@ -30,6 +31,7 @@ def ingest(
     target_loss: Annotated[
         float | None, Parameter(help="Loss to reach, with --reference; default: the one that the logs name.")
     ] = None,
+    reports: Annotated[Reports, Parameter(name="*")] = Reports(),
     full: Full = False,
     json_: Json = False,
 ) -> int:
@@ -45,10 +47,11 @@ def ingest(
     with show_reads(open_stderr()), open_arms(sides, aa=options.aa):
         pass  # raises for logs that cannot be compared, before a flow run begins
     check_store(options.out)
+    reports.check()
 
     given = {"logs": logs or (), "baseline": options.baseline, "candidate": options.candidate}
     places = {side: tuple(map(absolute_place, words)) for side, words in given.items()}
-    return run_flow("ingest", dict(options) | places, as_json=json_, full=full)
+    return run_flow("ingest", dict(options) | places, as_json=json_, full=full, reports=reports)
 
 
 def ingest_seeds(

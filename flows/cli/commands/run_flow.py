@@ -13,6 +13,7 @@ from rich.console import Console
 
 from configs.extensions import find_flow, find_functions
 from flows.cli.commands.common_options import absolute_place
+from flows.cli.commands.report_options import Reports
 
 if TYPE_CHECKING:
     from tasks.records.plan import RunPlan
@@ -38,11 +39,13 @@ def run_flow(
     as_json: bool,
     full: bool = False,
     left_out: Mapping[str, str] = MappingProxyType({}),
+    reports: Reports = Reports(),
 ) -> int:
     """Run the flow `name` in this process with a live view, print its comparisons, and return the exit status.
 
-    full: print the whole report. left_out: case → why it was not run. Raises FlowError if the flow itself failed or
-    published no comparison.
+    full: print the whole report. left_out: case → why it was not run. reports: files to write.
+
+    Raises FlowError if the flow itself failed or published no comparison.
     """
     state, view = finish_flow(name, parameters)
     from tasks.diff.compare_runs import exit_status
@@ -65,6 +68,7 @@ def run_flow(
         if len(records) > 1:
             console.print(render_floors(records, left_out))
             print(f"index: {index_of(parameters['out'])}")
+    reports.write(records)
     return exit_status(records)
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from hashlib import sha256
 from queue import Empty
 
+from configs.backends.cluster import ClusterSettings
 from tasks.launch import patience
 from tasks.launch.backend import LOST_LINE, LaunchError
 from tasks.launch.cluster import poll_job
@@ -20,7 +21,6 @@ from tasks.launch.cluster.kube import connect
 from tasks.launch.cluster.naming import SLICE_JOB
 from tasks.launch.cluster.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
 from tasks.launch.cluster.poll_job import fetch_job, wait_until_gone
-from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.gathered_log import GatheredLog
 from tasks.launch.patience import NotAnswering, retry_outages
 from tasks.launch.queued_attempt import End, QueuedAttempt

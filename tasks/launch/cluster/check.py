@@ -4,9 +4,9 @@ import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from configs.backends.cluster import ClusterSettings
 from tasks.launch.backend import WITHOUT
 from tasks.launch.cluster.rights import Right
-from tasks.launch.cluster.settings import ClusterSettings
 
 if TYPE_CHECKING:
     from tasks.launch.cluster.kube import KubeApi

@@ -1,6 +1,9 @@
 """The handle of a run on a cluster."""
 
-from tasks.launch.queue_records import QueuedHandle
+from pydantic import TypeAdapter
+
+from tasks.launch.queued_handle import QueuedHandle
+from tasks.records.plan import RunHandle
 
 
 class ClusterHandle(QueuedHandle):
@@ -17,3 +20,4 @@ class ClusterHandle(QueuedHandle):
 
 
 HANDLE = ClusterHandle
+STORED: TypeAdapter[RunHandle] = TypeAdapter(ClusterHandle)

@@ -13,11 +13,11 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException, kube_config, load_incluster_config, load_kube_config
 from yaml import YAMLError  # type: ignore[import-untyped]  # kubernetes depends on it
 
+from configs.backends.cluster import ClusterSettings
 from tasks.launch.backend import LaunchError, NotSubmitted
 from tasks.launch.cluster import rights
 from tasks.launch.cluster.job_view import find_node_loss
 from tasks.launch.cluster.rights import Right
-from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.patience import NotAnswering
 from tasks.records.plan import JobCause
 

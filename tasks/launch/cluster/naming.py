@@ -4,8 +4,8 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
+from configs.backends.cluster import ClusterSettings
 from tasks.launch.backend import LaunchError
-from tasks.launch.cluster.settings import ClusterSettings
 from tasks.records.plan import RunPlan
 from tasks.store.directories import RunDirectory
 

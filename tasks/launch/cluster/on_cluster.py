@@ -4,13 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from configs.backends.cluster import ClusterSettings
 from tasks.launch.cluster.attempt import ClusterAttempt
-from tasks.launch.cluster.handle import ClusterHandle
+from tasks.launch.cluster.handle import STORED, ClusterHandle
 from tasks.launch.cluster.job_view import CAUSE_KINDS
 from tasks.launch.cluster.kube import KubeApi, choose_context, connect
 from tasks.launch.cluster.naming import as_pods_see, attempt_of, attempts_of, check_out, family_of, name_attempt
 from tasks.launch.cluster.poll_job import fetch_job, wait_until_gone
-from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.logs import read_exit_code
 from tasks.launch.patience import retry_outages
 from tasks.launch.queued_jobs import QueuedJobs
@@ -36,8 +36,8 @@ class OnCluster(QueuedJobs[ClusterHandle]):
         check_out(plan, settings, directory)
         context, family = choose_context(settings), family_of(plan)
         api = connect(context, settings.namespace)
-        earlier = directory.read_handle()
-        before = attempt_of(earlier.job_name, family) if isinstance(earlier, ClusterHandle) else None
+        earlier = directory.read_handle(STORED)
+        before = attempt_of(earlier.job_name, family) if earlier else None
         # Names are not reused, because Cloud Logging finds past logs by name.
         attempt = 1 + max([before or 0, *(number for number, _ in retry_outages(lambda: attempts_of(api, family)))])
         return ClusterHandle(

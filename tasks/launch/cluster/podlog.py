@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Queue
 
+from configs.backends.cluster import ClusterSettings
 from tasks.launch.backend import LaunchError
 from tasks.launch.cluster.kube import KubeApi
-from tasks.launch.cluster.settings import ClusterSettings
 from tasks.launch.patience import NotAnswering
 
 AGAIN_S = 1.0  # pause before a broken stream is reopened

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from configs.backends.jobset import JobSet
 from tasks.launch.backend import WITHOUT, LaunchError
 from tasks.launch.cluster import rights
 from tasks.launch.cluster.check import find_cluster_obstacles
-from tasks.launch.jobset.settings import JobSet
 
 if TYPE_CHECKING:
     from tasks.launch.cluster.kube import KubeApi

@@ -1,11 +1,11 @@
 """Creates the JobSet of an attempt, after a rehearsal by the API server."""
 
+from configs.backends.jobset import JobSet
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.cluster.job_view import is_there
 from tasks.launch.cluster.kube import Invalid, KubeApi
 from tasks.launch.jobset.check import check_fit
 from tasks.launch.jobset.manifest import make_manifest
-from tasks.launch.jobset.settings import JobSet
 from tasks.launch.patience import retry_outages
 from tasks.records.plan import RunPlan
 

@@ -6,8 +6,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
+from configs.backends.jobset import JobSet, Volume
 from tasks.launch.cluster.naming import SLICE_JOB, as_pods_see, check_out, family_of
-from tasks.launch.jobset.settings import JobSet, Volume
 from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 from tasks.store.directories import RunDirectory, config_text

@@ -18,7 +18,6 @@ from configs.environment import pass_on
 from configs.installed import COMMIT_VARIABLE
 from configs.names import default_cache
 from configs.read import CONFIG_ROOT
-from configs.trainers import trainer_class
 from tasks.launch import supervise
 from tasks.launch.backend import LaunchError
 from tasks.launch.local import confine
@@ -27,6 +26,7 @@ from tasks.launch.local.program_copy import copy_program
 from tasks.launch.logs import open_locked
 from tasks.launch.processes import adopt, end_session, is_running
 from tasks.records.plan import WORK, RunPlan
+from tasks.resolve.trainers import trainer_class
 from tasks.store.mirror import working_copies
 from tasks.store.seals import state_folder
 

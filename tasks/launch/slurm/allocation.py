@@ -5,12 +5,12 @@ import shlex
 import sys
 from pathlib import Path
 
+from configs.backends.slurm import Slurm
 from tasks.launch.patience import retry_outages
 from tasks.launch.slurm import turns
 from tasks.launch.slurm.client import JobState, find_jobs, read_job, submit
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.script import submit_environment, submit_options
-from tasks.launch.slurm.settings import Slurm
 from tasks.records.plan import RunPlan
 
 ALLOCATION = "allocation.txt"  # the job's output, in the folder of its turns

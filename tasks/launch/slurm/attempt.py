@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
+from configs.backends.slurm import Slurm
 from tasks.launch.gathered_log import GatheredLog
 from tasks.launch.logs import CHUNK
 from tasks.launch.queued_attempt import End, QueuedAttempt
 from tasks.launch.slurm.allocation import read_run
 from tasks.launch.slurm.client import ENDS, JobState
 from tasks.launch.slurm.handle import SlurmHandle
-from tasks.launch.slurm.settings import Slurm
 from tasks.records.plan import JobCause
 from tasks.store.directories import RunDirectory
 

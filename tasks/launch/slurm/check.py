@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from configs.backends.slurm import Slurm
 from tasks.launch.backend import WITHOUT, LaunchError
 from tasks.launch.patience import NotAnswering
 from tasks.launch.slurm.client import explain_refusal, last_line, reports_outage, run_slurm
 from tasks.launch.slurm.script import submit_options
-from tasks.launch.slurm.settings import Slurm
 
 
 def find_obstacles(settings: Slurm) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from tasks.launch.queue_records import QueuedHandle
+from tasks.launch.queued_handle import QueuedHandle
 
 
 class SlurmHandle(QueuedHandle):

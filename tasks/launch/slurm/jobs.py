@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from configs.backends.slurm import Slurm
 from tasks.launch import patience
 from tasks.launch.logs import read_exit_code
 from tasks.launch.patience import retry_outages
@@ -18,7 +19,6 @@ from tasks.launch.slurm.check import check_pyxis
 from tasks.launch.slurm.client import CAUSE_KINDS, cancel, find_jobs, read_job, submit
 from tasks.launch.slurm.handle import SlurmHandle
 from tasks.launch.slurm.script import submit_environment, submit_options, write_script
-from tasks.launch.slurm.settings import Slurm
 from tasks.records.plan import RunPlan
 from tasks.store.atomic import write_atomically
 from tasks.store.directories import RunDirectory

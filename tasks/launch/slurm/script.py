@@ -6,10 +6,10 @@ import shlex
 import sys
 from pathlib import Path
 
+from configs.backends.slurm import Slurm
 from configs.environment import pass_on
 from tasks.launch import supervise
 from tasks.launch.local.process_group import LOG_LIMIT_MB, build_environment, start_folder
-from tasks.launch.slurm.settings import Slurm
 from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 

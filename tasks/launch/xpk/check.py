@@ -3,9 +3,9 @@
 import shutil
 from collections.abc import Iterator, Sequence
 
+from configs.backends.xpk import Xpk
 from tasks.launch.cluster.check import find_cluster_obstacles
 from tasks.launch.cluster.rights import NEEDED, Right
-from tasks.launch.xpk.settings import Xpk
 
 XPK = "xpk==1.16.0"  # the requirement in the install command
 # further rights of xpk: it creates a role for its pods, and an account can grant only rights that it has itself

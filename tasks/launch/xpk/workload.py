@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 
+from configs.backends.xpk import Xpk
 from configs.environment import is_own
 from tasks.launch import patience
 from tasks.launch.backend import LaunchError
@@ -21,7 +22,6 @@ from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.cluster.job_view import is_there
 from tasks.launch.cluster.kube import KubeApi
 from tasks.launch.xpk.check import missing_tools
-from tasks.launch.xpk.settings import Xpk
 from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 from tasks.store.directories import config_text

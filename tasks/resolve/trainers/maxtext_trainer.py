@@ -27,22 +27,10 @@ class MaxTextTrainer(Trainer):
     name = "maxtext"
     title = "MaxText"
     loads_full_state = True
-    starts_alike = False
     address = "https://github.com/AI-Hypercomputer/maxtext.git"
     release = ("maxtext==0.2.5",)
 
     maxtext: MaxText
-
-    @classmethod
-    def check_arm(cls, arm: Arm, command: CommandTemplate | None, repository: str | None) -> None:
-        """Raise ValueError if the arm has a ref without a repository.
-
-        One arm may be an installed release and the other a commit. An arm with an image also needs the packages,
-        because MaxText's config keys are read on this machine.
-        """
-        super().check_arm(arm, command, repository)
-        if arm.ref and not repository:
-            raise ValueError(f"{arm.name}: say where the ref of MaxText is, with `repository:`")
 
     @classmethod
     def find(cls, arm: Arm, template: CommandTemplate | None, cache: Path, checkout: Checkout | None) -> Self:

@@ -47,13 +47,6 @@ class MaxviewTrainer(Trainer):
     imports = ("model.train.__main__", "flax.linen", "flax.nnx", "orbax.checkpoint")
     reports = True
     has_kernels_of_key = True
-    pairs_refs = True
-
-    @classmethod
-    def check_arm(cls, arm: Arm, command: CommandTemplate | None, repository: str | None) -> None:
-        super().check_arm(arm, command, repository)
-        if arm.image and (arm.packages or arm.python):
-            raise ValueError(f"{arm.name}: set at most one of packages, python and image")
 
     @classmethod
     def find(cls, arm: Arm, template: CommandTemplate | None, cache: Path, checkout: Checkout | None) -> Self:

@@ -1,6 +1,6 @@
 """The trainer of an arm, `Trainer`: its source, and all that depends on the kind of program that trains.
 
-An arm is one of the two compared versions. A subclass describes one kind; `configs/trainers.py` lists them. No other
+An arm is one of the two compared versions. A subclass describes one kind; the package lists them. No other
 code asks for the kind of a trainer.
 """
 
@@ -46,10 +46,7 @@ class Trainer(Frozen):
     # arm's checkpoint (`--continue-from`).
     reports: ClassVar[bool] = False
     loads_full_state: ClassVar[bool] = False  # whether its command restores the checkpoint `load_full_state_path=…`
-    takes_command: ClassVar[bool] = False  # whether a template in the comparison's file starts it, for its cases only
-    starts_alike: ClassVar[bool] = True  # whether Linen and NNX start with the same weights for one seed
     has_kernels_of_key: ClassVar[bool] = False  # whether its key `hardware`, not its devices, chooses the kernels
-    pairs_refs: ClassVar[bool] = False  # whether a comparison of two arms of this trainer has two refs or none
     address: ClassVar[str] = ""  # of its public repository; empty: maxview's clone, or none
     # imported by its command, its entry first; a process that has imported them can be forked. Empty: it cannot
     imports: ClassVar[tuple[str, ...]] = ()
@@ -69,15 +66,6 @@ class Trainer(Frozen):
     code: str = ""  # `digest_trainer` of `folder`; empty: unknown
     python: str = sys.executable
     software: tuple[str, ...] = ()  # declared differences from the other arm, e.g. "jax==0.11.0"
-
-    @classmethod
-    def check_arm(cls, arm: Arm, command: CommandTemplate | None, repository: str | None) -> None:
-        """Raise ValueError if the arm's settings do not fit this trainer.
-
-        command, repository: the arm's own, else the comparison's.
-        """
-        if arm.command is not None:
-            raise ValueError(f"{arm.name}: a command is only run for `trainer: command`")
 
     @classmethod
     def find(cls, arm: Arm, template: CommandTemplate | None, cache: Path, checkout: Checkout | None) -> Self:

@@ -15,6 +15,8 @@ import pytest
 
 from flows.cli.app import COMMANDS, EXAMPLES, app, call_command, read_typed
 
+pytestmark = pytest.mark.flows
+
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 

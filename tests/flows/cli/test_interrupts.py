@@ -18,6 +18,8 @@ import pytest
 from tasks.services.server import EmbeddedServer, ServerError, answers
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parents[3]
 START = "import sys; from flows.cli.start import main; sys.argv[1:] = {words}; {before}; main()"
 INTERRUPTED = re.compile(r"maxview: interrupted; [^\n]+\n")  # nothing else, such as a traceback

@@ -22,6 +22,8 @@ from model.train.api import make_api
 from model.train.step import declare_state, lower_step, make_program
 from tasks.records.compiled import FILE, LOWERED, OPTIMISED, CompiledProgram
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 type MiniArguments = Callable[..., list[str]]
 GIB = 2**30

@@ -23,6 +23,8 @@ from model.train.api import make_api
 from model.train.step import compile_lowered, declare_state, lower_step
 from tasks.records.compiled import FILE, CompiledProgram
 
+pytestmark = pytest.mark.flows
+
 type MiniArguments = Callable[..., list[str]]
 type Step = Callable[..., object]
 

@@ -11,7 +11,10 @@ from jax.profiler import ProfileData
 
 from model.compile.profile import read_profile
 
-pytestmark = pytest.mark.filterwarnings("ignore:builtin type")  # in C++, where an error would end the process
+pytestmark = [
+    pytest.mark.flows,
+    pytest.mark.filterwarnings("ignore:builtin type"),
+]  # in C++, where an error would end the process
 
 type Event = tuple[str, float, float, dict[str, str]]  # name, begin and duration in microseconds, stats
 

@@ -7,6 +7,8 @@ import pytest
 
 from model.decoder.attention import dot_product, jax_attention, splash_on_device
 
+pytestmark = pytest.mark.flows
+
 
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("core", ["jax_attention", "splash"])

@@ -12,6 +12,8 @@ from model.decoder import experts, layers
 from model.decoder.attention import dot_product
 from model.decoder.sharding import make_mesh
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 MOE = {"num_experts": 4, "num_experts_per_tok": 2, "base_moe_mlp_dim": 8, "dtype": "float32", "base_emb_dim": 6}

@@ -14,6 +14,8 @@ from model.decoder import layers
 from model.decoder.attention import dot_product
 from model.decoder.contraction import contract, plain_product
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 

@@ -19,6 +19,8 @@ from model.train import report
 from model.train.api import make_api
 from model.train.step import declare_state, fill_on_host, init_state, parameter_shardings
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 

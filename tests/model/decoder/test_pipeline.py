@@ -15,6 +15,8 @@ from model.train.api import make_api
 from model.train.data_source import make_source
 from model.train.step import declare_state, init_state, lower_step, make_program
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 # two stages with two chunks each, four microbatches: (chunk, microbatch) of each stage at each tick; None: idle.

@@ -17,6 +17,8 @@ from model.train.data_source import make_source
 from model.train.step import declare_state, init_state, lower_step, make_program
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 

@@ -8,6 +8,8 @@ import pytest
 import model
 from model.decoder import stack_linen, stack_nnx
 
+pytestmark = pytest.mark.flows
+
 FILES = [Path(model.__file__).parent / "decoder" / f"decoder_{api}.py" for api in ("linen", "nnx")]
 TRAINERS = [Path(model.__file__).parent / "train" / f"trainer_{api}.py" for api in ("linen", "nnx")]
 

@@ -8,6 +8,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from model.train.batch import Batch
 from model.train.batch_digest import BatchDigests
 
+pytestmark = pytest.mark.flows
+
 TOKENS = np.arange(32, dtype=np.int32).reshape(8, 4)
 
 

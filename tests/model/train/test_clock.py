@@ -8,6 +8,8 @@ import pytest
 from model.train import clock
 from model.train.clock import DEVICE, StepClock, Threads, waited_seconds
 
+pytestmark = pytest.mark.flows
+
 
 def test_the_share_of_waits_by_hand() -> None:
     before = {"1": (10, 0), "2": (0, 0)}

@@ -24,6 +24,8 @@ from model.train.stop import StopSignal
 from model.train.tokens import ByteTokenizer
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 TEXTS = ["one text", "another", "ä third, which is longer than a sequence of sixteen tokens", "x", "the last of them"]
 SIZE = {"vocab_size": 272, "eval_interval": -1}

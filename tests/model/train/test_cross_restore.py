@@ -17,6 +17,8 @@ from model.train.cross_restore import cross_restore
 from model.train.step import CompiledStep, Setup, declare_state, lower_step, make_program
 from model.train.stop import StopSignal
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 

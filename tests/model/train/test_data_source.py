@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
+import pytest
 
 from configs.schema import TrainConfig
 from model.decoder.sharding import make_mesh
 from model.train.data_source import make_source
+
+pytestmark = pytest.mark.flows
 
 type MiniConfig = Callable[..., TrainConfig]
 

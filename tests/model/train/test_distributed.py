@@ -17,6 +17,8 @@ from configs.schema import TrainConfig
 from model.train.distributed import join_processes
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 600
 CLOCKED = {"step_time_s", "step_cpu_time_s", "step_wait_s", "device_s", "input_s", "save_s", "report_s"}

@@ -9,6 +9,8 @@ from model.decoder.declaration import Declaration
 from model.train.api import make_api
 from model.train.flops import step_flops
 
+pytestmark = pytest.mark.flows
+
 
 @pytest.mark.parametrize(
     ("length", "total", "weights", "attention"),

@@ -22,6 +22,8 @@ from model.train.metrics_file import read_losses
 from tasks.scrape.read_log import scrape_run
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.long
+
 type MiniArguments = Callable[..., list[str]]
 type Start = Callable[..., "subprocess.Popen[str]"]
 type Finish = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -8,6 +8,8 @@ import pytest
 
 from model.train import loss
 
+pytestmark = pytest.mark.flows
+
 BATCH, LENGTH, WIDTH = 2, 5, 3
 
 

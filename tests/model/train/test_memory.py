@@ -9,6 +9,8 @@ import pytest
 
 from model.train.memory import read_memory
 
+pytestmark = pytest.mark.flows
+
 MIB = 2**20
 
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from configs.load import ConfigError
 from model.train.metrics_file import MetricsFile, json_number, read_losses
 
+pytestmark = pytest.mark.flows
+
 
 @given(st.floats(width=32, allow_nan=False))
 def test_every_float32_reads_back_to_its_bits(value: float) -> None:

@@ -10,6 +10,8 @@ import pytest
 from configs.schema import TrainConfig
 from model.train.optimizer import clip, make_schedule
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 

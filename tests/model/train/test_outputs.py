@@ -14,6 +14,8 @@ from model.train.loop import train
 from model.train.stop import StopSignal
 from tasks.resolve.trainers.maxtext_metrics import _read_records
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 

@@ -14,6 +14,8 @@ from model.decoder.sharding import MESH_AXES
 from model.train import report
 from model.train.flops import step_flops
 
+pytestmark = pytest.mark.flows
+
 
 @pytest.fixture
 def seed_config() -> TrainConfig:

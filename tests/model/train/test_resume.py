@@ -15,6 +15,8 @@ from model.train.loop import train
 from model.train.stop import EXIT_SIGTERM, StopSignal
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type MiniConfig = Callable[..., TrainConfig]
 
 

@@ -8,6 +8,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from model.train.state_digest import BLOCK, checksum, checksum_on_host, describe_change, digest_state, measure_state
 
+pytestmark = pytest.mark.flows
+
 
 def one(x: jax.Array) -> str:
     return str(digest_state({"x": x})["arrays"]["x"])

@@ -20,6 +20,8 @@ from maxview_probe.evaluate.conditions import (
 from maxview_probe.evaluate.recorded_step import mlir_context
 from maxview_probe.evaluate.run_program import RunnableProgram
 
+pytestmark = pytest.mark.flows
+
 HERE = __file__
 
 

@@ -1,9 +1,12 @@
 """Arrays of two arms are matched by meaning; layers are stacked and taken apart; a batch may have another shape."""
 
 import numpy as np
+import pytest
 
 from maxview_probe.evaluate.match import find_layer_axes, match
 from maxview_probe.evaluate.recorded_step import Slot
+
+pytestmark = pytest.mark.flows
 
 
 def slot(meaning: str, *shape: int, role: str = "parameter") -> Slot:

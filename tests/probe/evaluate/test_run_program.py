@@ -5,6 +5,8 @@ import pytest
 
 from maxview_probe.evaluate.run_program import find_farthest
 
+pytestmark = pytest.mark.flows
+
 FIRST = np.ones(3, np.float32)
 
 

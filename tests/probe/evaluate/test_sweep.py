@@ -15,6 +15,8 @@ from maxview_probe.observe import observation_files as files
 from tasks.experiments.function_figures import summarise_function
 from tasks.records.function import FunctionComparison
 
+pytestmark = pytest.mark.long
+
 type Tree = dict[str, Any]
 STEPS = 20
 

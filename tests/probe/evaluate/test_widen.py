@@ -13,6 +13,8 @@ from maxview_probe.evaluate.recorded_step import mlir_context
 from maxview_probe.evaluate.run_program import RunnableProgram
 from maxview_probe.evaluate.widen import NoFunction, widen_program
 
+pytestmark = pytest.mark.flows
+
 RANDOM = np.random.default_rng(0)
 
 

@@ -18,6 +18,8 @@ from jax.experimental import pallas as pl
 
 import maxview_probe as mv
 
+pytestmark = pytest.mark.flows
+
 PAGE = Path(__file__).parents[3] / "docs" / "library.md"
 type Same = Callable[..., None]
 

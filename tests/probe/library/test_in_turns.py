@@ -7,6 +7,8 @@ import pytest
 
 import maxview_probe as mv
 
+pytestmark = pytest.mark.flows
+
 
 def test_more_work_takes_longer() -> None:
     x = np.random.default_rng(0).standard_normal((96, 96)).astype(np.float32)

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.flows
+
 TESTS = """
 import hypothesis, hypothesis.strategies as st
 import jax, jax.numpy as jnp

@@ -13,6 +13,8 @@ from jax.experimental import pallas as pl
 
 import maxview_probe as mv
 
+pytestmark = pytest.mark.flows
+
 RANDOM = np.random.default_rng(0)
 EPSILON = 2.0**-20  # the same number in every type
 X, W = RANDOM.standard_normal((4, 8)).astype(np.float32), RANDOM.random(8).astype(np.float32) + 0.5

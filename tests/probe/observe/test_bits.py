@@ -2,8 +2,11 @@
 
 import jax
 import numpy as np
+import pytest
 
 from maxview_probe.observe.bits import measure_array
+
+pytestmark = pytest.mark.flows
 
 
 def test_the_gradient_of_integers_has_no_bits() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from tasks.observe.recorder import prepare_recorder
 
+pytestmark = pytest.mark.flows
+
 TRAINER = """
 import atexit, time
 import jax, jax.numpy as jnp

@@ -17,6 +17,8 @@ from maxview_probe.observe.evaluate_step import StepEvaluation
 from maxview_probe.observe.other_arm import Draws
 from maxview_probe.observe.places import place_of_equation
 
+pytestmark = pytest.mark.flows
+
 SIDE = 8
 
 

@@ -14,6 +14,8 @@ import pytest
 from tasks.observe.ran_lines import read_ran_lines
 from tasks.observe.recorder import prepare_recorder
 
+pytestmark = pytest.mark.long
+
 TRAINER = """
 import functools, sys
 import jax, jax.numpy as jnp, optax

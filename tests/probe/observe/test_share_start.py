@@ -9,6 +9,8 @@ import pytest
 from maxview_probe.observe import share_start
 from maxview_probe.observe.observation_files import START, RecorderSettings
 
+pytestmark = pytest.mark.flows
+
 BATCH = {0: "batch['inputs']"}  # index of an argument → its name
 
 

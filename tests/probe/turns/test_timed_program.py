@@ -13,6 +13,8 @@ import pytest
 from maxview_probe.observe import observation_files as files
 from maxview_probe.turns.timed_program import TimedProgram
 
+pytestmark = pytest.mark.flows
+
 RATE = 0.5
 
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from configs.backends import PlainText, Settings
+from configs.backends.settings import PlainText, Settings
 
 
 class Batch(Settings):

@@ -325,6 +325,7 @@ def test_equally_printed_steps_show_no_common_run(write: Callable[..., Path]) ->
         assert len(arms.baseline) == len(arms.candidate) == 1
 
 
+@pytest.mark.flows
 def test_fifty_logs_of_each_arm(write: Callable[..., Path], tmp_path: Path) -> None:
     sides = [
         [str(write(f"{arm}-{n}.txt", timed(n, loss))) for n in range(50)] for arm, loss in (("a", 8.0), ("b", 8.1))

@@ -125,6 +125,7 @@ def test_a_gap_beyond_other_draws_is_a_difference(judge: Judge, wording: Wording
 # ---------------------------------------------------------------- runs that vary, three of each
 
 
+@pytest.mark.flows
 def test_three_runs_each_of_equal_arms_are_not_judged_worse(judge: Judge) -> None:
     rng, trials = np.random.default_rng(6), 100
     words = [judge(*([wander(rng, 0.1) for _ in range(3)] for _ in range(2))).verdict for _ in range(trials)]
@@ -210,6 +211,7 @@ def test_a_random_walk_is_not_an_offset(size: float, steps: int, at_once: bool) 
     assert hits <= 21
 
 
+@pytest.mark.flows
 @pytest.mark.parametrize("size", [0.0005, 0.02])
 def test_random_walks_are_not_a_change_and_can_be_the_same(size: float, judge: Judge) -> None:
     """The chance of 1 % is shared by the six values of our trainer; binomial, as above."""

@@ -144,6 +144,7 @@ def not_a_tie(value: Decimal) -> bool:
 true_losses = st.decimals(min_value="0.01", max_value="20", places=7).filter(not_a_tie)
 
 
+@pytest.mark.flows
 @given(
     losses=st.lists(true_losses, min_size=STEPS, max_size=STEPS),
     k=st.integers(0, STEPS - 1),

@@ -204,6 +204,7 @@ def test_as_a_control_002_has_two_different_commits(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- a change that was put there is found there
 
 
+@pytest.mark.flows
 @pytest.mark.parametrize("number", ["000", "002"])
 @pytest.mark.parametrize("change", [0.001, -0.001])
 def test_a_changed_loss_is_found_at_its_step(number: str, change: float, tmp_path: Path) -> None:

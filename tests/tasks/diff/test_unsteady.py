@@ -21,6 +21,8 @@ from tasks.records.run import RunRecord
 from tasks.records.run_facts import Measured
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]
 type RowOf = Callable[[ComparisonRecord, str], Any]

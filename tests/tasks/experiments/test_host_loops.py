@@ -9,6 +9,8 @@ from tasks.experiments.host_loops import time_host_loops
 from tasks.records.host_times import HostTimes
 from tasks.records.plan import RunPlan
 
+pytestmark = pytest.mark.flows
+
 type Planned = Callable[..., RunPlan]
 SIZE = 1500  # 64 products of this size take a second and more
 LOOP = f"""

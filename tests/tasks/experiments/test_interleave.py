@@ -15,6 +15,8 @@ from tasks.records.observation import Observation
 from tasks.records.plan import RunPlan
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 ROOT = Path(__file__).parents[3]
 LIMITS = TurnLimits(chance=0.005, tolerance=0.015, least=0.005, limit_s=1.0)
 

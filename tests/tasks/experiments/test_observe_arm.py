@@ -15,6 +15,8 @@ from tasks.records.observation import OPTIMISED
 from tasks.records.plan import RunPlan
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type Planned = Callable[..., RunPlan]
 STEP = """
 import jax, jax.numpy as jnp

@@ -9,6 +9,8 @@ from tasks.experiments.recordings import read_ends
 from tasks.records.observation import Observation
 from tasks.records.plan import RunPlan
 
+pytestmark = pytest.mark.flows
+
 FAILED = """\
 XPK Start: Sun Nov 29 08:56:40 UTC 2026
 Traceback (most recent call last):

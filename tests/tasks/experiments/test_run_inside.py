@@ -12,6 +12,8 @@ from tasks.experiments import run_inside as module
 from tasks.experiments.run_inside import START, run_inside
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 
 def run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, *, patience_s: float = 20.0

@@ -14,6 +14,8 @@ from tasks.experiments.same_data import RESULT, compare_batch, compare_recorded
 from tasks.observe.recorder import prepare_recorder
 from tasks.records.data import DataComparison
 
+pytestmark = pytest.mark.flows
+
 TRAINER = """
 import sys
 import jax, jax.numpy as jnp, numpy as np

@@ -14,6 +14,8 @@ from tasks.records.function import FunctionComparison
 from tasks.records.plan import RunPlan
 from tasks.store.atomic import StoreError
 
+pytestmark = pytest.mark.long
+
 type Planned = Callable[..., RunPlan]
 type Edit = tuple[str, str]
 BFLOAT16 = ('up"])  # line: product', 'up"].astype(jnp.bfloat16)).astype(jnp.float32)  # line: product')

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from configs.backends.jobset import JobSet
+from configs.backends.slurm import Slurm
 from tasks.experiments.interleave import TurnLimits
 from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
-from tasks.launch.jobset.settings import JobSet
-from tasks.launch.slurm.settings import Slurm
 from tasks.records.plan import RunPlan
 from tasks.resolve.trainers.trainer import CONFIG_IN_POD
 from tasks.store.store import Store
+
+pytestmark = pytest.mark.flows
 
 LIMITS = TurnLimits(chance=0.005, tolerance=0.015, least=0.005, limit_s=1.0)
 IN_IMAGE = ("python", "-m", "model.train", CONFIG_IN_POD)

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 from flows.cli.app import call_command
+from questions.history.history_table import append_comparison, load_history, read_runs, rebuild_history
+from questions.history.prior import group_equal_runs, past_of_history
+from questions.history.record_rows import alike_hash
 from tasks.diff.compare_logs import archive, case_runs, compare_pair
-from tasks.extensions.history.history_table import append_comparison, load_history, read_runs, rebuild_history
-from tasks.extensions.history.prior import group_equal_runs, past_of_history
-from tasks.extensions.history.record_rows import alike_hash
 from tasks.ingest.given_logs import read_pair
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.store.store import Store, open_store
 from tests.wording.sentences import Wording
+
+pytestmark = pytest.mark.flows
 
 STEP = "completed step: {}, seconds: {:.3f}, TFLOP/s/device: 91.900, Tokens/s/device: 13852.158, total_weights: 65536, loss: 8.000\n"  # fmt: skip # noqa: E501
 NOISE = 0.004  # of a run, as the logarithm of its time

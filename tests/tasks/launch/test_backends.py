@@ -14,9 +14,10 @@ from configs.comparison import Target, load_target
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.ingest.log_causes import find_platform_cause
-from tasks.launch import job
+from tasks.launch import job, known_backends
 from tasks.launch.backend import CAUSE_LINE, LaunchError
 from tasks.launch.job import find_obstacles
+from tasks.launch.known_backends import read_handle
 from tasks.launch.logs import LogLine, watch
 from tasks.records.log_reading import RunEnded
 from tasks.records.plan import RunPlan
@@ -26,6 +27,8 @@ from tasks.store.store import Store
 from tests.standins.batch.handle import BatchHandle
 from tests.standins.batch.settings import Batch
 from tests.wording.sentences import Wording
+
+pytestmark = pytest.mark.flows
 
 TARGET = """\
 # A partition.
@@ -40,7 +43,8 @@ batch:
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
-    monkeypatch.setitem(BACKENDS, "batch", "tests.standins.batch")  # its registration
+    monkeypatch.setitem(BACKENDS, "batch", "tests.standins.batch.settings")  # its registration
+    monkeypatch.setitem(known_backends.BACKENDS, "batch", "tests.standins.batch")
     tree = shutil.copytree(CONFIG_ROOT, tmp_path / "configs", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     (tree / "targets" / "slurm.yml").write_text(TARGET)
     return load_target("slurm", root=tree)
@@ -74,7 +78,7 @@ def test_a_job_is_launched_followed_and_found_again(plan: RunPlan, directory: Ru
     assert job.has_ended(run.handle)
     # from the files alone, like another flow
     assert directory.read_plan() == plan
-    assert directory.read_handle() == run.handle
+    assert read_handle(directory) == run.handle
     assert job.launch_or_attach(plan, directory).handle == run.handle
 
 
@@ -111,22 +115,26 @@ def test_causes_of_death_have_a_class(plan: RunPlan, tmp_path: Path) -> None:
 def test_the_handle_of_an_unknown_backend_is_a_damaged_file(directory: RunDirectory, wording: Wording) -> None:
     directory.handle.write_text('{"backend": "pbs", "job_name": "j", "log": "l"}')
     with pytest.raises(StoreError, match=r"'pbs'.*local, jobset, slurm, xpk") as error:
-        directory.read_handle()
+        read_handle(directory)
     wording("errors", error.value)
 
 
 def test_other_code_does_not_name_a_backends_package() -> None:
-    """xpk's name occurs in its own package, in its line of BACKENDS, and as the frame of logs ("XPK Start:")."""
+    """xpk's name occurs in its package and settings, in the two lists, and as the frame of logs ("XPK Start:")."""
     root = CONFIG_ROOT.parent
+    own = (root / "tasks" / "launch" / "xpk", root / "configs" / "backends" / "xpk.py")
     named = {
         f"{path.relative_to(root)}: {line.strip()}"
         for folder in ("configs", "flows", "model", "tasks")
         for path in (root / folder).rglob("*.py")
-        if not path.is_relative_to(root / "tasks" / "launch" / "xpk")
+        if not any(path.is_relative_to(place) for place in own)
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"\bxpk\b|[Xx]pk[A-Z]", line)
     }
-    assert named == {'configs/backends.py: "xpk": "tasks.launch.xpk",'}
+    assert {line.partition(":")[0] for line in named} == {
+        "configs/backends/__init__.py", "tasks/launch/known_backends.py"
+    }  # fmt: skip
+    assert len(named) == 2
 
 
 def test_reading_the_settings_of_every_backend_loads_no_library() -> None:

@@ -16,6 +16,8 @@ from tasks.resolve.checkout import CheckoutError, check_checkout, make_checkout
 from tasks.store.directories import RunDirectory
 from tasks.store.store import Store
 
+pytestmark = pytest.mark.flows
+
 type MakePlan = Callable[..., RunPlan]
 # bytecode that Python runs instead of the source if its recorded time and size match
 HOSTILE = """

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from configs.backends.jobset import JobSet
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.launch.jobset.manifest import make_manifest
-from tasks.launch.jobset.settings import JobSet
 from tasks.resolve.plans import Request, resolve
 from tests.wording.sentences import Wording
+
+pytestmark = pytest.mark.flows
 
 COMPARISON = """\
 # Do two builds of the trainer's image differ?

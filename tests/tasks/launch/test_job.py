@@ -19,6 +19,7 @@ from configs.read import CONFIG_ROOT, read_yaml
 from tasks.launch import supervise
 from tasks.launch.backend import LaunchedRun, LaunchError
 from tasks.launch.job import launch_or_attach
+from tasks.launch.known_backends import read_handle
 from tasks.launch.local import process_group
 from tasks.launch.local.handle import LocalHandle
 from tasks.launch.logs import open_locked, read_exit_code, rename_earlier_log
@@ -28,6 +29,8 @@ from tasks.resolve.plans import Request, resolve
 from tasks.store.directories import RunDirectory, config_text
 
 from .conftest import wait_for
+
+pytestmark = pytest.mark.flows
 
 type MakePlan = Callable[..., RunPlan]
 
@@ -91,7 +94,7 @@ def is_up(count: Path, times: int = 1) -> bool:
 def test_a_launch_writes_plan_config_and_handle(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
     handle = launch_or_attach(plan, directory).handle
     assert directory.read_plan() == plan
-    assert directory.read_handle() == handle
+    assert read_handle(directory) == handle
     assert dict(read_yaml(directory.config)) == plan.config
     assert (handle.log, handle.job_name) == (str(directory.log), plan.run_name)
     process_group.stop(handle)
@@ -123,7 +126,7 @@ def test_kill_9_of_the_flow_leaves_the_run_alive_and_its_log_is_closed(
     plan = make_plan(f"import os, sys, time; open(sys.argv[1], 'a').write('x')\n{wait}", str(count), str(go))
     (found,) = another_flow("die", plan)
     assert found["alive"]
-    handle = directory.read_handle()
+    handle = read_handle(directory)
     assert handle is not None
     assert handle.pid == found["pid"]
     assert process_group.is_alive(handle)

@@ -20,6 +20,8 @@ from tasks.store.directories import RunDirectory
 from tasks.store.json_records import run_record_to_json
 from tasks.store.store import open_store
 
+pytestmark = pytest.mark.flows
+
 type MakePlan = Callable[..., RunPlan]
 
 HOLD = """

@@ -8,6 +8,8 @@ import pytest
 
 from tasks.launch.job import find_source_folder
 
+pytestmark = pytest.mark.flows
+
 PLANS: list[Any] = [
     SimpleNamespace(arm=arm, trainer="maxview", run_name=f"{arm}-r{repeat}") for repeat in range(2) for arm in "xy"
 ]

@@ -16,6 +16,8 @@ from tasks.launch.local.launcher import read_growing
 from tasks.launch.logs import JobEvent, LogLine, watch
 from tasks.records.log_reading import CheckpointCommitted, CheckpointStarted, RunEnded, StepCompleted
 
+pytestmark = pytest.mark.flows
+
 STEP = (
     "completed step: {0}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, "
     "total_weights: 8, loss: 3.{0}00"

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
+from questions.history.record_rows import history_rows
 from tasks.diff.compare_logs import archive, compare_pair
-from tasks.extensions.history.record_rows import history_rows
 from tasks.ingest.given_logs import read_pair
 from tasks.observe.kept_program import FOLDER, VARIABLE, keep_step_program, read_compiles
 from tasks.records.log_reading import StepCompile
 from tasks.store.atomic import StoreError
 from tasks.store.store import Store
 from tests.wording.sentences import Wording
+
+pytestmark = pytest.mark.flows
 
 # a trainer whose last batch is shorter than the others
 TRAINER = """

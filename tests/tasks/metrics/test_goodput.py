@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from questions.history.page import title_of
+from questions.history.record_rows import history_rows, run_values
 from tasks.diff.compare_logs import archive, compare_pair
-from tasks.extensions.history.page import title_of
-from tasks.extensions.history.record_rows import history_rows, run_values
 from tasks.ingest.given_logs import read_pair
 from tasks.store.store import Store
 

@@ -6,12 +6,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tasks.launch.job import with_recording
 from tasks.launch.local import process_group
 from tasks.observe.kept_program import keep_step_program
 from tasks.observe.shared_start import read_start
 from tasks.records.plan import RunPlan, SharedStart
 from tests.wording.sentences import Wording
+
+pytestmark = pytest.mark.long
 
 type Planned = Callable[..., RunPlan]
 

@@ -17,6 +17,8 @@ from tasks.programs import compare_lowered as programs
 from tasks.programs.compare_lowered import compare_program_files
 from tasks.records.explanation import ProgramExplanation
 
+pytestmark = pytest.mark.flows
+
 type Step = Callable[..., Any]
 
 X = jax.ShapeDtypeStruct((4, 8), jnp.float32)

@@ -17,6 +17,8 @@ from tasks.records.log_reading import RunReading
 from tasks.records.run import RunRecord
 from tasks.store.store import Store
 
+pytestmark = pytest.mark.flows
+
 X = jax.ShapeDtypeStruct((4, 4), jnp.float32)
 
 

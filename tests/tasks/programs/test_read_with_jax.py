@@ -6,6 +6,8 @@ import pytest
 
 from tasks.programs import read_with_jax as reader
 
+pytestmark = pytest.mark.flows
+
 
 def test_a_file_that_takes_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "PATIENCE_S", 0.01)

@@ -25,6 +25,8 @@ from tasks.resolve.python_environments import (
 from tasks.resolve.trainers.trainer import SOURCE, Trainer, versions_of
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type Git = Callable[..., str]
 SPEC = load_comparison("main-vs-branch")
 

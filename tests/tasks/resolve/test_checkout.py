@@ -19,6 +19,8 @@ from tasks.resolve.checkout import (
 )
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type Git = Callable[..., str]
 
 

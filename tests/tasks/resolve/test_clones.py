@@ -13,6 +13,8 @@ from tasks.records.plan import ArmOverrides
 from tasks.resolve.arm_trainers import prepare_trainers
 from tasks.resolve.refs import resolve_ref
 
+pytestmark = pytest.mark.long
+
 NAMES = (
     "HEAD", "@", "HEAD~1", "HEAD^", "@~1", "main", "main~1", "feature", "feature^", "origin/main", "origin/HEAD",
     "origin", "heads/main", "remotes/origin/main", "@{u}", "main@{upstream}", "HEAD@{0}", "@{-1}", "v1", "v1^{commit}",

@@ -12,7 +12,7 @@ from configs.schema import OWN_KEYS, TrainConfig
 from configs.topologies import find_topology
 from tasks.resolve.arm_config import resolve_config
 from tasks.resolve.commands import NOWHERE, make_command
-from tasks.resolve.trainers.custom_trainer import CustomTrainer
+from tasks.resolve.trainers.command_trainer import CustomTrainer
 from tasks.resolve.trainers.maxtext import MaxText
 from tasks.resolve.trainers.maxtext_trainer import MaxTextTrainer, name_in_maxtext
 from tasks.resolve.trainers.maxview_trainer import MaxviewTrainer

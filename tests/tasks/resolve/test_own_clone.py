@@ -8,7 +8,7 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.extensions.bisect.points import find_span
+from questions.bisect.points import find_span
 from tasks.records.plan import ArmOverrides
 from tasks.resolve import arm_trainers, own_clone
 from tasks.resolve.arm_trainers import prepare_trainers

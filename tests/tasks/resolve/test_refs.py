@@ -12,6 +12,8 @@ from configs.errors import ConfigError
 from tasks.resolve.refs import check_repository, pin_ref, resolve_ref
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 type Git = Callable[..., str]
 
 

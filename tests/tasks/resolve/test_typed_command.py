@@ -12,10 +12,12 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from configs.names import find, list_names
-from tasks.extensions.invariants.invariants_options import InvariantsOptions
-from tasks.extensions.invariants.twin_files import read_twin
-from tasks.extensions.invariants.twin_plans import plan_twins
+from questions.invariants.invariants_options import InvariantsOptions
+from questions.invariants.twin_files import read_twin
+from questions.invariants.twin_plans import plan_twins
 from tasks.resolve.typed_command import CASE, write_typed, write_typed_twin
+
+pytestmark = pytest.mark.flows
 
 PROJECTS = """\
 trainer: command

@@ -13,8 +13,8 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from configs.nightly import NightlyComparison
-from tasks.extensions.bisect.points import find_span
-from tasks.extensions.nightly.plan_night import pin_arms
+from questions.bisect.points import find_span
+from questions.nightly.plan_night import pin_arms
 from tasks.records.plan import ArmOverrides, RunPlan
 from tasks.resolve import working_tree
 from tasks.resolve.options import BisectOptions
@@ -22,6 +22,8 @@ from tasks.resolve.plans import Request, resolve
 from tasks.resolve.working_tree import describe_version, find_source, resolve_version
 from tasks.store.store import open_store
 from tests.wording.sentences import Wording
+
+pytestmark = pytest.mark.flows
 
 type Git = Callable[..., str]
 type Plans = Callable[..., dict[str, RunPlan]]

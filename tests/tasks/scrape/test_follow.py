@@ -14,6 +14,8 @@ from tasks.scrape.read_log import scrape_text
 from tasks.scrape.wrappings import unwrap
 from tasks.scrape.wrappings.lines import Cleaner
 
+pytestmark = pytest.mark.flows
+
 SAVE = (
     "[process=0] Saving checkpoint at step 0",
     "[process=0] [async] Started save checkpoint @ /runs/my run/checkpoints/0.",

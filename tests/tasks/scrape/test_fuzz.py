@@ -52,7 +52,7 @@ UNHURRIED = (HealthCheck.data_too_large, HealthCheck.large_base_example, HealthC
 # hypothesis makes every choice of `draw`, so that a failure shrinks to a short log with little damage
 @pytest.mark.long
 @pytest.mark.parametrize("dialect", range(5))
-@settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=UNHURRIED)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=UNHURRIED)
 @given(draw=st.randoms(use_true_random=False))
 def test_damaged_logs_are_read_without_crashes_or_invented_numbers(
     dialect: int, draw: random.Random, fuzzing: Any

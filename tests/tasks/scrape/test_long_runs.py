@@ -7,6 +7,8 @@ import pytest
 
 from tasks.scrape.read_log import scrape_text
 
+pytestmark = pytest.mark.flows
+
 ROWS = {
     "megatron": b"------------------------ arguments ------------------------\n  accumulate ...... False\n"
     b"%s\n iteration        1/      20 | consumed samples:           16 | elapsed time per iteration (ms): 4493.2 | "

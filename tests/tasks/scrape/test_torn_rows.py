@@ -7,6 +7,8 @@ import pytest
 
 from tasks.scrape.read_log import scrape_text
 
+pytestmark = pytest.mark.flows
+
 TITAN = b"[rank0]:[titan] 2025-06-20 19:13:%02d,663 - root - INFO - step: %2d  loss: 12.2691%d  grad_norm:  4.1000  memory: 40.67GiB(42.80%%)  tps: 6,510  tflops: 376.93  mfu: 38.11%%\n"  # noqa: E501
 
 

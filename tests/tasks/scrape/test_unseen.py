@@ -24,6 +24,7 @@ def titan(count: int = 5) -> list[str]:
     return [noise, noise, *(TITAN.format(n=n, loss=8 - n / 10) for n in range(1, count + 1))]
 
 
+@pytest.mark.flows
 def test_rows_truncated_or_folded_by_a_terminal_give_no_wrong_number() -> None:
     """For any terminal width, in a log with other long lines and in one of rows only."""
     whole = read("\n".join(titan()) + "\n").steps

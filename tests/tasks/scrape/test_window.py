@@ -20,6 +20,7 @@ PATTERNS = [
 OWN = [pattern for mark in DIALECTS for pattern in (mark.own_text, *mark.load().patterns.values())]
 
 
+@pytest.mark.flows
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_match_of_a_pattern_contains_a_required_literal(data: st.DataObject) -> None:

@@ -13,6 +13,8 @@ import pytest
 from tasks.launch.processes import start_of
 from tasks.services.embedded_server import Server, ServerFiles
 
+pytestmark = pytest.mark.flows
+
 WATCH = """
 import sys
 from pathlib import Path

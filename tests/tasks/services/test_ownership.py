@@ -18,6 +18,8 @@ from tasks.services.embedded_server import _listen_at
 from tasks.services.flow_runs import is_ours
 from tasks.services.kept_programs import Kept
 
+pytestmark = pytest.mark.flows
+
 LISTEN = """
 import socket, sys, time
 with socket.socket() as one:

@@ -13,6 +13,8 @@ import pytest
 from tasks.services.pull_request import CommentError, PullRequest, parse_pull_request, put_comment
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 PLACE = PullRequest(owner="team", name="trainer", number=7)
 MARK = "<!-- maxview:nightly -->"
 TOKEN = "gh" + "p_not-a-real-one"  # in two pieces, so that no scanner reports it as a token

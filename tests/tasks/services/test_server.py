@@ -9,6 +9,8 @@ from prefect.exceptions import PrefectHTTPStatusError
 from tasks.services.server import explain_failure
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 
 def failure(status: int) -> PrefectHTTPStatusError:
     request = httpx.Request("POST", "http://127.0.0.1:4200/api/flow_runs/1/set_state")

@@ -11,6 +11,8 @@ import pytest
 
 from tasks.services.site_server import make_server
 
+pytestmark = pytest.mark.flows
+
 PAGE = "comparisons/linen-vs-nnx/01_base/abc"
 BISECTION = "bisections/main-vs-branch/01_base/abc"
 TEXT = "".join(f"line {i}\n" for i in range(2_000))

@@ -7,6 +7,8 @@ import pytest
 
 from tasks.services.up import Place, environment_of
 
+pytestmark = pytest.mark.flows
+
 
 @pytest.mark.parametrize(
     ("host", "reached"), [("127.0.0.1", "127.0.0.1"), ("10.0.0.7", "10.0.0.7"), ("0.0.0.0", "127.0.0.1")]

@@ -8,6 +8,7 @@ import pytest
 
 from configs.read import CONFIG_ROOT
 from tasks.launch.cluster.handle import ClusterHandle
+from tasks.launch.known_backends import read_handle
 from tasks.records.log_reading import RunReading
 from tasks.records.run import RunRecord
 from tasks.store.atomic import StoreError
@@ -132,7 +133,7 @@ def test_another_machine_continues_from_the_uploaded_files(machine, make_plan) -
     first.log.write_text("still growing")
     first.write_plan(make_plan("pass", run_name="run-1"))
     first.write_handle(handle)
-    assert second.read_handle() == handle  # so that another machine can end the job
+    assert read_handle(second) == handle  # so that another machine can end the job
     second.claim(("next",), is_over=lambda others: others == ("lost",))
     assert (second.path / "log.1.txt").read_text() == "the attempt before\n"
     assert second.read_plan() == first.read_plan()
@@ -141,7 +142,7 @@ def test_another_machine_continues_from_the_uploaded_files(machine, make_plan) -
         first.write_handle(handle)
     later = handle.replace(job_name="a-3")
     second.write_handle(later)
-    assert first.read_handle() == later
+    assert read_handle(first) == later
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.launch.known_backends import read_handle
 from tasks.launch.local.handle import LocalHandle
 from tasks.records.plan import RunPlan
 from tasks.store.atomic import StoreError
@@ -118,14 +119,14 @@ def test_paths_are_the_documented_ones(tmp_path):
 
 def test_plan_handle_and_program_are_read_back(tmp_path):
     run = Store(tmp_path).run("linen-1").create()
-    assert (run.read_plan(), run.read_handle(), run.read_program(), run.read_record()) == (None, None, None, None)
+    assert (run.read_plan(), read_handle(run), run.read_program(), run.read_record()) == (None, None, None, None)
     handle = LocalHandle(backend="local", job_name="j", pid=12, created=1795225511.280928, log=str(run.log))
     run.write_plan(plan())
     run.write_handle(handle)
     run.write_config(plan(config={"steps": 10}, origins={"steps": "×"}))
     run.program.write_text('{"program": "sha"}')
     assert run.read_plan() == plan()
-    assert run.read_handle() == handle
+    assert read_handle(run) == handle
     assert run.read_program() == {"program": "sha"}
     assert run.config.read_text().endswith("steps: 10  # ×\n")
 
@@ -139,7 +140,8 @@ def test_a_plan_that_json_cannot_represent_is_refused(tmp_path):
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"pid": 1}', "\x00", '{"backend": "local", "unknown": 1}'])
 def test_damaged_files_are_named(tmp_path, text):
     run = Store(tmp_path).run("x").create()
-    for path, read in ((run.plan, run.read_plan), (run.handle, run.read_handle), (run.record, run.read_record)):
+    readers = {run.plan: run.read_plan, run.handle: lambda: read_handle(run), run.record: run.read_record}
+    for path, read in readers.items():
         path.write_text(text)
         with pytest.raises(StoreError) as caught:
             read()

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 
+pytestmark = pytest.mark.flows
+
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 
 

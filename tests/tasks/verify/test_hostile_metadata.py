@@ -12,6 +12,8 @@ from flows.cli.app import call_command
 from tasks.verify.array_index import parse_array
 from tasks.verify.verification import verify_checkpoint
 
+pytestmark = pytest.mark.flows
+
 NONSENSE = (7, -1, 1e999, 10**30, "", None, True, [], {}, [[1]], [1e999], "\ud800")
 
 

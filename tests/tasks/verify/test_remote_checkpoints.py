@@ -16,6 +16,8 @@ from tasks.verify.compare_checkpoints import compare_checkpoints
 from tasks.verify.layout import CheckpointError
 from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 
+pytestmark = pytest.mark.long
+
 SERVER = Path(__file__).parents[2] / "standins" / "gcs.py"
 
 type Order = Callable[..., None]

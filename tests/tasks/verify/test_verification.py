@@ -11,6 +11,8 @@ from tasks.verify.array_index import ArraySpec
 from tasks.verify.layout import find_steps
 from tasks.verify.verification import tree_digest, verify_checkpoint, verify_checkpoints
 
+pytestmark = pytest.mark.flows
+
 LAYOUTS = ("ocdbt-zarr3", "ocdbt-zarr2", "plain-zarr3", "plain-zarr2")
 # the leaves of saver.make_tree with data: 3 kernels, embedding, mu, count, zeros, numpy, scalar, step
 ARRAYS = 10

@@ -35,6 +35,8 @@ from .test_cluster import (
     steps_in,
 )  # fmt: skip
 
+pytestmark = pytest.mark.flows
+
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 
 type MakePlan = Callable[..., RunPlan]

@@ -19,7 +19,7 @@ import pytest
 from configs.environment import PASSED_ON
 from tasks.ingest.log_causes import with_cause
 from tasks.ingest.run_record import build_record
-from tasks.launch import job
+from tasks.launch import job, known_backends
 from tasks.launch.backend import LaunchError, Restarted
 from tasks.launch.cluster.handle import ClusterHandle
 from tasks.launch.job import find_checkpoint
@@ -33,6 +33,8 @@ from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
 
 from .conftest import wait_for
+
+pytestmark = pytest.mark.flows
 
 type MakePlan = Callable[..., RunPlan]
 
@@ -106,7 +108,7 @@ def test_a_run_succeeds(standin: Any, make_plan: MakePlan, directory: RunDirecto
     assert log.startswith("XPK Start:")
     assert repr(plan.environment["GREETING"]) in log  # through YAML and two shells
     assert f"# {plan.run_name}: every value" in log  # the config arrived
-    handle = directory.read_handle()
+    handle = known_backends.read_handle(directory)
     assert isinstance(handle, ClusterHandle)
     assert job.has_ended(handle)
     assert with_cause(scrape_run(directory.log), directory.log, supervised=True).error is None
@@ -197,7 +199,7 @@ def test_a_preempted_run_is_resumed(
     error = with_cause(scrape_run(aside), aside, supervised=True).error
     assert error is not None
     assert (error.type, error.kind) == (cause, "preempted")
-    handle = directory.read_handle()
+    handle = known_backends.read_handle(directory)
     assert isinstance(handle, ClusterHandle)
     assert (handle.job_name, handle.tries) == (f"{handle.family}-a2", 2)
 
@@ -474,7 +476,7 @@ def test_after_kill_9_of_the_flow_the_next_one_attaches(
 
 
 def read_handle(directory: RunDirectory) -> ClusterHandle:
-    handle = directory.read_handle()
+    handle = known_backends.read_handle(directory)
     assert isinstance(handle, ClusterHandle)
     return handle
 

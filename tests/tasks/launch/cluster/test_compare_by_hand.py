@@ -15,7 +15,7 @@ from .conftest import REAL, ROOT, wait_for
 pytestmark = [
     pytest.mark.by_hand,
     pytest.mark.long,
-    pytest.mark.skipif(not all(REAL), reason="needs $MAXVIEW_APISERVER and $MAXVIEW_ETCD: CONTRIBUTING.md"),
+    pytest.mark.skipif(not all(REAL), reason="needs $MAXVIEW_APISERVER and $MAXVIEW_ETCD: docs/testing.md"),
 ]
 PACKAGES = ("configs", "tasks", "flows", "model", "pyproject.toml")
 TARGET = """\

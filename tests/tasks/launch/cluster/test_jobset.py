@@ -19,6 +19,7 @@ from .test_cluster import ALONE, HANGS, SAY, THREE, error_of, exit_codes, run, s
 type MakePlan = Callable[..., RunPlan]
 
 pytestmark = [
+    pytest.mark.flows,
     pytest.mark.parametrize("backend", ["jobset"], indirect=True),
     pytest.mark.usefixtures("ordered_errors"),  # it changes the queues of the stand-in
 ]

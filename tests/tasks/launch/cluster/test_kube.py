@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from configs.backends.xpk import Xpk
 from tasks.launch.backend import LaunchError
-from tasks.launch.xpk.settings import Xpk
 from tests.wording.sentences import Wording
 
 kube = pytest.importorskip("tasks.launch.cluster.kube", reason="runs on clusters need kubernetes: uv sync --extra k8s")
+
+pytestmark = pytest.mark.flows
 WANTED = "gke_p_us-east5_tpus"
 GET = "gcloud container clusters get-credentials tpus --location us-east5 --project p"
 

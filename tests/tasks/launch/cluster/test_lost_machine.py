@@ -14,6 +14,7 @@ import pytest
 
 from tasks.launch import job
 from tasks.launch.cluster.handle import ClusterHandle
+from tasks.launch.known_backends import read_handle
 from tasks.launch.logs import rejoin_attempts, watch
 from tasks.launch.owners import is_owned, own, turn_of, unforgotten
 from tasks.records.log_reading import RunEnded
@@ -132,7 +133,7 @@ def test_its_job_is_found_and_ended(standin: Any, lose_a_flow: Callable[[str, st
 
 
 def standin_name(plan: RunPlan, store: Store) -> list[str]:
-    handle = store.run(plan.run_name).read_handle()
+    handle = read_handle(store.run(plan.run_name))
     assert isinstance(handle, ClusterHandle)
     return [handle.job_name]
 

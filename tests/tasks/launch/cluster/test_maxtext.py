@@ -28,6 +28,8 @@ from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
 from tasks.store.store import open_store
 
+pytestmark = pytest.mark.flows
+
 STANDIN = Path(__file__).parent.parent.parent.parent / "standins" / "maxtext" / "train.py"
 
 

@@ -12,6 +12,8 @@ from tasks.launch.jobset.check import PRIORITY_RIGHTS, QUEUE_RIGHTS
 from tasks.launch.xpk.check import XPK_NEEDED
 from tests.wording.sentences import Wording
 
+pytestmark = pytest.mark.flows
+
 OWN = (*NEEDED, *QUEUE_RIGHTS, *PRIORITY_RIGHTS)
 # of Prefect's worker beside ours: it runs flows as Jobs and observes their pods
 WORKERS = {

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
+from configs.backends.jobset import JobSet
 from configs.comparison import load_target
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from configs.topologies import TOPOLOGIES
 from tasks.launch.jobset.manifest import make_manifest, write_manifest
-from tasks.launch.jobset.settings import JobSet
 from tasks.records.plan import RunPlan
 from tasks.store.directories import RunDirectory
 from tests.wording.sentences import Wording

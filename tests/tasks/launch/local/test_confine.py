@@ -18,6 +18,8 @@ from tasks.records.run import RunRecord
 from tasks.store.directories import RunDirectory
 from tasks.store.store import Store, open_store
 
+pytestmark = pytest.mark.flows
+
 type MakePlan = Callable[..., RunPlan]
 
 

@@ -28,6 +28,8 @@ from tasks.store.directories import RunDirectory
 from tests.tasks.launch.conftest import wait_for
 from tests.wording.sentences import Wording, line_with
 
+pytestmark = pytest.mark.flows
+
 type Start = Callable[..., LocalHandle]
 type MakePlan = Callable[..., RunPlan]
 

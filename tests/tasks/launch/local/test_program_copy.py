@@ -11,6 +11,8 @@ from tasks.launch.local.process_group import build_environment, start_folder
 from tasks.launch.local.program_copy import copy_program
 from tasks.records.plan import RunFiles, RunPlan
 
+pytestmark = pytest.mark.flows
+
 type MakePlan = Callable[..., RunPlan]
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from configs.backends.slurm import Slurm
 from configs.comparison import load_target
 from tasks.ingest.run_record import read_run_log as build_tables
 from tasks.launch import job
 from tasks.launch.backend import LaunchedRun, Restarted
-from tasks.launch.slurm.settings import Slurm
 from tasks.records.plan import RunPlan
 from tasks.store.directories import RunDirectory
 from tests.standins.slurm.cluster import Cluster, missing_daemons, wait_for

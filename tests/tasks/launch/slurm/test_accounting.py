@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from configs.backends.slurm import Slurm
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
-from tasks.launch.slurm.settings import Slurm
 from tasks.records.plan import RunPlan
 from tasks.store.directories import RunDirectory
 from tests.standins.slurm.cluster import Cluster, missing_daemons, wait_for

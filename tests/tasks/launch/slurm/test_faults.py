@@ -15,6 +15,7 @@ from tasks.ingest.log_causes import find_platform_cause
 from tasks.ingest.run_record import build_record, read_run_log
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
+from tasks.launch.known_backends import read_handle
 from tasks.launch.slurm.jobs import name_job, with_job
 from tasks.records.plan import RunPlan
 from tasks.store.directories import RunDirectory
@@ -285,7 +286,7 @@ def test_maxview_is_killed(
         assert flow.stdout is not None
         assert flow.stdout.readline() == b"ready\n"
         flow.kill()
-    stored = directory.read_handle()
+    stored = read_handle(directory)
     assert (stored.job_id is None) == (when == "submitted")
     run = follow(plan).wait_for(b"begun")
     (directory.path / "go").touch()

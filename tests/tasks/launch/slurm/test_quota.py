@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from configs.backends.slurm import Slurm
 from tasks.launch import job
 from tasks.launch.backend import LaunchError
-from tasks.launch.slurm.settings import Slurm
 from tasks.records.plan import RunPlan
 from tasks.store.directories import RunDirectory
 from tasks.store.store import Store

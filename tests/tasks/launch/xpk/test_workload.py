@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.backends.xpk import Xpk
 from configs.errors import ConfigError
 from tasks.launch.cluster.naming import attempt_of, family_of, name_attempt
-from tasks.launch.xpk.settings import Xpk
 from tasks.launch.xpk.workload import create_argv, quote, shell_line, xpk_environment
 from tasks.records.plan import RunPlan
 from tasks.resolve.plans import Request, resolve
+
+pytestmark = pytest.mark.flows
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # xpk 1.16's rule
 SETTINGS = Xpk(cluster="c", project="p", zone="us-east5-b", tpu_type="v6e-32", image="gcr.io/p/t:1")

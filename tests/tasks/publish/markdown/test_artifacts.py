@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -17,6 +18,7 @@ from tasks.records.compared_case import ComparisonRecord, Curve, MetricDiff
 from tasks.records.next_step import NextStep
 
 
+@pytest.mark.flows
 @given(st.lists(st.text(), max_size=4))
 def test_a_key_has_only_characters_that_prefect_allows(parts: list[str]) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", artifact_key(*parts))

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from tasks.extensions.history.page import write_history_page
-from tasks.extensions.history.series import Night, Series, judge
+from questions.history.page import write_history_page
+from questions.history.series import Night, Series, judge
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.index import StoreIndex, index_comparison
 from tasks.publish.site.index_files import pair_file

@@ -404,6 +404,7 @@ def long_log(count: int) -> Iterable[tuple[int, str]]:
         offset += len(text) + 1
 
 
+@pytest.mark.flows
 def test_a_long_run_gives_a_page_of_bounded_size(tmp_path: Path, record_002: ComparisonRecord) -> None:
     count = 60_000
     steps = tuple(range(count))

@@ -15,12 +15,12 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 import pytest
 
 from flows.cli.demo import make_demo
-from tasks.extensions.bisect.page import publish_bisection
-from tasks.extensions.history.page import add_history_to_demo
-from tasks.extensions.invariants.judge_twin import answer
-from tasks.extensions.invariants.page import publish_invariants
-from tasks.extensions.invariants.twin_files import load_twins
-from tasks.extensions.invariants.twin_records import InvariantsRecord
+from questions.bisect.page import publish_bisection
+from questions.history.page import add_history_to_demo
+from questions.invariants.judge_twin import answer
+from questions.invariants.page import publish_invariants
+from questions.invariants.twin_files import load_twins
+from questions.invariants.twin_records import InvariantsRecord
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.publish.site.index import PAGE
 from tasks.publish.site.index_page import render_not_found

@@ -20,6 +20,8 @@ from tasks.records.compared_case import ComparisonRecord
 from tasks.services.prefect_ui import tell_outcomes
 from tests.wording.surfaces import compare_pair_of
 
+pytestmark = pytest.mark.long
+
 PERCENT = r"([+-]?[\d.,]+ %|under [\d.]+ %)"
 # a row or a headline: "Step time of runs  80.0 → 93.5 ms  +16.9 %"; a sentence: "16.9 % slower per step"
 NAMED = re.compile(rf"\b(?:Step time|CPU time)[^|;%()]*?(?:\|[^|%]*\|\s*|\s){PERCENT}")

@@ -75,6 +75,7 @@ def test_the_error_of_a_run_that_died(logs: Any) -> None:
     assert run["fate"] == "other"
 
 
+@pytest.mark.flows
 def test_a_long_table_is_printed_in_pieces(logs: Any) -> None:
     """A piece holds at most a part of the rows, and a NaN among thousands of numbers stays a NaN."""
     steps = logs.steps(50_000)

@@ -13,8 +13,8 @@ import pytest
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
+from questions.nightly.plan_night import plan_night
 from tasks.diff.compare_case import CaseRuns, compare_case
-from tasks.extensions.nightly.plan_night import plan_night
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
@@ -30,6 +30,8 @@ from tasks.store.store import Store
 from tasks.verify.steps_to_prove import find_unverified
 from tasks.verify.verification import verify_checkpoint
 from tests.wording.sentences import Wording
+
+pytestmark = pytest.mark.flows
 
 DOC = Path(__file__).parents[4] / "docs" / "custom-trainer.md"
 SLOWER = ("args.lr * gradient", "0.5 * args.lr * gradient")

@@ -13,13 +13,13 @@ import pytest
 from configs.comparison import Arm
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
+from questions.invariants.invariants_options import InvariantsOptions
+from questions.invariants.twin_files import load_twins
+from questions.invariants.twin_plans import plan_twins
 from tasks.diff.arms import ArmRuns
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.floors import floors_of
 from tasks.diff.suggested_commands import options_of_arms
-from tasks.extensions.invariants.invariants_options import InvariantsOptions
-from tasks.extensions.invariants.twin_files import load_twins
-from tasks.extensions.invariants.twin_plans import plan_twins
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
@@ -33,6 +33,8 @@ from tasks.resolve.trainers.trainer import SOURCE
 from tasks.scrape.read_log import scrape_run
 from tasks.store.store import Store
 from tests.wording.sentences import Wording
+
+pytestmark = pytest.mark.flows
 
 type MakePython = Callable[..., Path]
 

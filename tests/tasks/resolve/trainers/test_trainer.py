@@ -1,4 +1,4 @@
-"""A trainer is one class and its line in TRAINERS: the rest of the project does not ask which one it is."""
+"""A trainer is one class and its lines in TRAINERS: the rest of the project does not ask which one it is."""
 
 import re
 import shutil
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from configs import trainers
 from configs.read import CONFIG_ROOT
-from configs.trainers import TRAINERS, trainer_class
 from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.logs import watch
 from tasks.resolve.plans import Request, resolve
+from tasks.resolve.trainers import TRAINERS, trainer_class
 from tasks.scrape.read_log import scrape_run
 from tasks.store.store import Store
 
@@ -29,7 +30,8 @@ QUESTION = re.compile(r"trainer\w*(\.name)? (==|!=|in|not in) [\"({\[]|(Maxview|
 
 
 def test_a_new_trainer_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TRAINERS, "echo", "tests.standins.echo_trainer")  # its registration
+    monkeypatch.setitem(trainers.TRAINERS, "echo", trainers.TrainerKind())  # its registration
+    monkeypatch.setitem(TRAINERS, "echo", "tests.standins.echo_trainer")
     root = shutil.copytree(CONFIG_ROOT, tmp_path / "configs", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     (Path(root) / "comparisons" / "mine.yml").write_text(FILE)
     store = Store(tmp_path / "out")

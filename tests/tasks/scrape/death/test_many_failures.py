@@ -10,6 +10,8 @@ from tasks.scrape.dialects import megatron
 from tasks.scrape.read_log import RunBuilder, scrape_text
 from tasks.scrape.window import windows
 
+pytestmark = pytest.mark.flows
+
 ROW = (
     b" iteration        %d/      20 | consumed samples:           16 | elapsed time per iteration (ms): 4493.2 | "
     b"learning rate: 0.000E+00 | global batch size:    16 | lm loss: 1.000000E+01 | loss scale: 1.0 | "

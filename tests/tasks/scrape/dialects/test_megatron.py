@@ -151,6 +151,7 @@ def test_glued_rows_are_read_and_counted() -> None:
     assert len(run.schedule) == 1
 
 
+@pytest.mark.flows
 def test_a_truncated_row_is_not_read() -> None:
     whole = f"{row(1)}\n{row(2)}\n".encode()
     begin = whole.index(b"iteration        2")

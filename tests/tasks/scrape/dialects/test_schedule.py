@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from configs.model_checks import Pipeline
 from tasks.scrape.read_log import scrape
+
+pytestmark = pytest.mark.flows
 
 SHAPE = Pipeline(stages=2, chunks=2, layers=1, microbatches=4)
 STEP = "completed step: {}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 9.000, loss: 2.000"

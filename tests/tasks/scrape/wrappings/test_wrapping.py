@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -78,6 +79,7 @@ def content(run: RunReading) -> dict[str, Any]:
     return stripped
 
 
+@pytest.mark.flows
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_lost_line_breaks_lose_nothing(data: st.DataObject, logs: Any) -> None:

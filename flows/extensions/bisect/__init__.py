@@ -1,1 +1,0 @@
-"""The command and the flow `bisect`."""

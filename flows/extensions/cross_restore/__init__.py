@@ -1,1 +1,0 @@
-"""The step `cross restore` of a run of MaxText."""

@@ -1,1 +1,0 @@
-"""The command `explain`, and the explanation of a comparison in the flow `compare`."""

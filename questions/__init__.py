@@ -1,0 +1,1 @@
+"""Questions beside the pipeline, one whole package each; configs/extensions.py lists them."""

@@ -1,0 +1,157 @@
+"""Implements `terms.Judge` with run records: the times and failures of points, and comparisons of two points.
+
+A point is a commit or a package version; the first point is good, the last one is bad.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import log
+
+from configs.verdict_rules import DeviceKind, Tolerance
+from questions.bisect.bisected_metric import DIED, BisectedMetric
+from questions.bisect.posterior import ObservedRun
+from questions.bisect.terms import HALVES
+from tasks.diff.arms import ArmRuns
+from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.diff.noise import Noise, Past, learn_noise
+from tasks.diff.time_rows import find_device_kind
+from tasks.metrics.compute_facts import facts_of_run
+from tasks.metrics.result_metrics import CHECKPOINTS
+from tasks.metrics.table import BY_NAME
+from tasks.metrics.time_metrics import CPU_TIME
+from tasks.records.compared_case import ComparisonRecord, Decision
+from tasks.records.run import RunRecord
+
+
+class RunJudge:
+    """Applies the verdict rule to the runs of points; see `terms.Judge`.
+
+    template: the comparison of any two points, without their runs. failures: point → why the point cannot be judged.
+    past: name of a time's series → differences of earlier pairs of equal runs. complete: adds the comparisons of
+    checkpoints and programs to a comparison's runs.
+    """
+
+    def __init__(
+        self,
+        metric: BisectedMetric,
+        template: CaseRuns,
+        runs: Mapping[int, Sequence[RunRecord]],
+        *,
+        failures: Mapping[int, str],
+        past: Mapping[str, Past],
+        complete: Callable[[CaseRuns], CaseRuns],
+    ) -> None:
+        assert template.rules is not None
+        self._metric, self._template, self._rules, self._past = metric, template, template.rules, past
+        self._runs = {point: tuple(records) for point, records in runs.items()}
+        self._failures, self._complete = failures, complete
+        self._known: dict[tuple[int, int, int | None, int], Decision] = {}
+
+    @property
+    def judges_time(self) -> bool:
+        return self._metric.is_time
+
+    @property
+    def noise(self) -> Noise:
+        return learn_noise(self._rules.noises[self._kind], self._past.get(BY_NAME[self._metric.name].quick))
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """The largest difference of a time that counts as equal."""
+        return self._rules.tolerance_of_time(BY_NAME[self._metric.name].tolerance, self._kind)
+
+    @property
+    def _kind(self) -> DeviceKind:
+        arm = ArmRuns(name="", label="", runs=next(iter(self._runs.values())))
+        return "cpu_time" if self._metric.name == CPU_TIME.name else find_device_kind((arm, arm))
+
+    def runs(self, point: int) -> int:
+        return len(self._runs.get(point, ()))
+
+    def failed(self, point: int) -> str:
+        """Return why the point cannot be judged; empty if it can.
+
+        A point cannot be judged if a run died, or if a time is bisected and a log has too few steps. If deaths are
+        bisected, a death matters only if the bad end died of another cause.
+        """
+        if why := self._failures.get(point, ""):
+            return why
+        dead = [run for run in self._runs.get(point, ()) if run.has_died]
+        if not dead:
+            if self.judges_time and any(self._level(run) is None for run in self._runs.get(point, ())):
+                return "its log has too few steps"
+            return ""
+        cause = _cause(dead[0])
+        if self._metric == DIED:
+            ends = [run for run in self._runs.get(max(self._runs), ()) if run.has_died]
+            return f"died of something else: {cause}" if ends and _cause(ends[0]) != cause else ""
+        return f"died: {cause}"
+
+    def observe(self, point: int) -> list[ObservedRun]:
+        levels = [self._level(run) for run in self._runs.get(point, ())]
+        return [ObservedRun(point=point, value=log(level[0]), error=level[1]) for level in levels if level]
+
+    def _level(self, run: RunRecord) -> tuple[float, float] | None:
+        levels = facts_of_run(run).levels.get(self._metric.name)
+        return (levels.quick.seconds, levels.quick.error) if levels else None
+
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
+        key = (before, after, runs, shares)
+        if key not in self._known:
+            left, right = self._runs[before][:runs], self._runs[after][:runs]
+            look = runs or len(left) + len(right) - 1
+            self._known[key] = self._judge_pair(left, right, look=look, shares=shares)
+        return self._known[key]
+
+    def compare_ends(self, last: int, *, look: int | None = None) -> ComparisonRecord:
+        """Return the full comparison of good and bad at half the false-alarm probability.
+
+        look: number of this comparison among repetitions with more runs, from 1; None: there are no repetitions.
+        """
+        return self._compare(self._runs[0], self._runs[last], look=look, shares=HALVES, complete=True)
+
+    def _compare(
+        self,
+        left: Sequence[RunRecord],
+        right: Sequence[RunRecord],
+        *,
+        look: int | None,
+        shares: int,
+        complete: bool = False,
+    ) -> ComparisonRecord:
+        arms = self._rules.arms
+        sides = (*(_as_arm(run, arms[0]) for run in left), *(_as_arm(run, arms[1]) for run in right))
+        case = self._template.replace(runs=sides, look=look, cases=shares)
+        if complete or self._metric.name == CHECKPOINTS.name:  # the search asks for many pairs of points
+            case = self._complete(case)
+        return compare_case(case, past=self._past)
+
+    def _judge_pair(self, left: Sequence[RunRecord], right: Sequence[RunRecord], *, look: int, shares: int) -> Decision:
+        if self._metric == DIED:
+            return _judge_deaths(left, right)
+        record = self._compare(left, right, look=look, shares=shares)
+        row = next((row for row in record.rows if row.metric == self._metric.name), None)
+        if row is None or row.verdict == "not judged":
+            return Decision(verdict="unknown", reason="the runs do not tell")
+        # a sure verdict needs only the difference, because a comparison of the two points shows the full reason
+        text = row.effect_text or (row.reason if row.verdict == "unknown" else row.reason.partition(": ")[0])
+        return row.replace(reason=text)
+
+
+def _as_arm(run: RunRecord, arm: str) -> RunRecord:
+    """Return the run with `arm` in place of the arm that it was trained for."""
+    plan = run.plan.replace(arm=arm) if run.plan is not None else None
+    return run.replace(arm=arm, plan=plan)
+
+
+def _cause(run: RunRecord) -> str:
+    error = run.reading.error
+    return f"{error.type}: {error.message}"[:200] if error else f"exit code {run.reading.exit_code}"
+
+
+def _judge_deaths(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> Decision:
+    before, after = ([run for run in side if run.has_died] for side in (left, right))
+    if bool(before) == bool(after):
+        return Decision(verdict="same", reason="died as well" if before else "runs to its end")
+    if after:
+        return Decision(verdict="regressed", reason=_cause(after[0]))
+    return Decision(verdict="improved", reason="does not die")

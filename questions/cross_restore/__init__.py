@@ -1,0 +1,11 @@
+"""The extension `cross_restore` lets one arm's MaxText restore the other arm's checkpoint and train on.
+
+In: two runs of MaxText on this machine. Out: `CrossRestore`.
+Read first: cross_maxtext.py.
+"""
+
+from configs.extensions import Extension
+
+EXTENSION = Extension(
+    after_run="questions.cross_restore.steps:cross_restore_step",
+)

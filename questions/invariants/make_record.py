@@ -1,0 +1,97 @@
+"""Makes the record of invariants for one request: plans, evaluates, and looks for the first tensor that differs."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from questions.explain.explain_arms import explain_plans
+from questions.invariants.evaluate_twins import LANES, Say, evaluate_twins, plant_changes
+from questions.invariants.invariants_options import InvariantsOptions
+from questions.invariants.twin_files import Twin
+from questions.invariants.twin_plans import (
+    NAME,
+    TwinPair,
+    command_of,
+    name_trainer,
+    plan_twins,
+)
+from questions.invariants.twin_records import MARKS, InvariantsRecord, Planted, TwinResult
+from tasks.resolve.plans import hash_identity
+
+EXPLAINED = "explained"
+MAX_PROVED = 10  # twins that get planted changes: three faults and a refactoring each
+MAX_EXPLAINED = LANES  # twins whose first tensor is looked for: each takes as long as both its recordings, twice
+
+
+def make_record(
+    request: InvariantsOptions, twins: Sequence[Twin], out: Path, say: Say = lambda _: None
+) -> InvariantsRecord:
+    """Return the answers for a request. out: the store's folder, which keeps recordings and results.
+
+    With `prove`, also plants known faults. Raises ConfigError, CheckoutError, SoftwareError.
+    """
+    began = time.monotonic()
+    pairs, trainer = plan_twins(request, twins, out)
+    by_name = {(pair.twin.name, pair.case): pair for pair in pairs}
+    folder = out / NAME
+    found: dict[tuple[str, str], TwinResult] = {}
+    for result in evaluate_twins(pairs, folder, say):
+        found[result.twin, result.case] = result
+        if result.answer != "not applicable":
+            say(f"{MARKS[result.answer]} {result.title} · {result.case}: {result.sentence}")
+    results = [found[pair.twin.name, pair.case] for pair in pairs]
+    broken = [one for one in results if one.answer == "another"]
+    for one in broken[:MAX_EXPLAINED]:
+        say(f"looking for the first tensor of {one.title}")
+        first = find_first(by_name[one.twin, one.case], folder / EXPLAINED, one.states)
+        found[one.twin, one.case] = one.replace(first=first)
+    results = [found[pair.twin.name, pair.case] for pair in pairs]
+    planted: list[Planted] = []
+    if request.prove:
+        held = [
+            by_name[one.twin, one.case]
+            for one in results
+            if one.answer == "same" and by_name[one.twin, one.case].twin.trains
+        ]
+        planted = list(plant_changes(held[:MAX_PROVED], folder, say))
+    version = name_trainer(trainer, pairs)
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    facts = {"trainer": request.trainer, "version": version}
+    following = ""
+    if broken:
+        following = command_of(request, by_name[broken[0].twin, broken[0].case].twin, broken[0].case) + " --full"
+    return InvariantsRecord(
+        id=hash_identity(facts | request.model_dump() | {"twins": [twin.name for twin in twins]})[:10],
+        commit=trainer.commit if trainer else None,
+        created=created,
+        results=tuple(results),
+        planted=tuple(planted),
+        next=following,
+        seconds=round(time.monotonic() - began, 1),
+        **facts,
+    )
+
+
+def find_first(pair: TwinPair, folder: Path, states: Sequence[str]) -> str:
+    """Return the first tensor that differs in float64, with its line; "" if it is not found.
+
+    states: the names of the steps at which results differ.
+    Starts both sides once more, and evaluates their steps operation by operation.
+    """
+    assert pair.plans is not None
+    if pair.twin.is_about_more:
+        return ""  # both sides are one program or one setting there
+    own = folder / f"{pair.plans[0].identity}-{pair.plans[1].identity}"
+    explanation = explain_plans(pair.plans, ("left", "right"), own, states=states)
+    tensors = explanation.tensors
+    if (
+        tensors is None
+        or tensors.first is None
+        or any("rng" not in name.lower() for name in tensors.different_arguments)
+    ):
+        return ""  # from different arguments, such as a batch in another shape, all tensors differ
+    first = tensors.first
+    place = f"{first.file}:{first.line}" if first.line else first.file
+    by = f" by {first.made_by}" if first.made_by else ""
+    return f"{place} ({first.operation}{by}{f' after {first.after}' if first.after else ''})"
