@@ -1,4 +1,4 @@
-"""Trains with gradients of four parts of a batch, a jitted call each, that are added up eagerly, and a jitted update."""
+"""Trains with gradients of four parts of a batch, a jitted call each, added up eagerly, and a jitted update."""
 
 import argparse
 
@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from data import batch_of
+
 from model import init, loss_of
 
 parser = argparse.ArgumentParser()

@@ -5,13 +5,14 @@ import argparse
 import jax
 import optax
 from data import batch_of
+
 from model import init, loss_of
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=12)
 args = parser.parse_args()
 optimizer = optax.adam(1e-2)
-DECAY = 0.9
+DECAY = 0.875
 
 
 @jax.jit

@@ -5,6 +5,7 @@ import argparse
 import jax
 import optax
 from data import batch_of
+
 from model import init, loss_of
 
 parser = argparse.ArgumentParser()

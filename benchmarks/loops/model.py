@@ -11,7 +11,7 @@ def init(seed: int = 0) -> dict:
     """Return drawn parameters."""
     keys = jax.random.split(jax.random.key(seed), 4)
     shapes = {"embed": (VOCABULARY, WIDTH), "up": (WIDTH, HIDDEN), "down": (HIDDEN, WIDTH), "head": (WIDTH, VOCABULARY)}
-    return {name: 0.3 * jax.random.normal(key, shape) for key, (name, shape) in zip(keys, shapes.items())}
+    return {name: 0.3 * jax.random.normal(key, shape) for key, (name, shape) in zip(keys, shapes.items(), strict=True)}
 
 
 def logits_of(params: dict, tokens: jax.Array) -> jax.Array:

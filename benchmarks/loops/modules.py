@@ -1,4 +1,4 @@
-"""Trains an NNX model whose forward pass alone is jitted; gradients and optimizer run operation by operation."""
+"""Trains an NNX model by two functions of `nnx.jit`, for the gradients and for the update; another one evaluates."""
 
 import argparse
 
@@ -26,14 +26,26 @@ class Model(nnx.Module):
 
 
 def loss_of(model: Model, batch: dict) -> jax.Array:
-    losses = optax.softmax_cross_entropy_with_integer_labels(forward(model, batch["inputs"]), batch["targets"])
+    losses = optax.softmax_cross_entropy_with_integer_labels(model(batch["inputs"]), batch["targets"])
     return jnp.mean(losses)
 
 
-forward = nnx.jit(lambda model, tokens: model(tokens))
+@nnx.jit
+def gradients_of(model, batch):
+    return nnx.value_and_grad(loss_of)(model, batch)
+
+
+@nnx.jit
+def update(model, optimizer, gradients):
+    optimizer.update(model, gradients)
+
+
+evaluate = nnx.jit(loss_of)
 model = Model(nnx.Rngs(0))
 optimizer = nnx.Optimizer(model, optax.adamw(1e-2, weight_decay=1e-2), wrt=nnx.Param)
 for step in range(args.steps):
-    loss, gradients = nnx.value_and_grad(loss_of)(model, batch_of(step))
-    optimizer.update(model, gradients)
+    loss, gradients = gradients_of(model, batch_of(step))
+    update(model, optimizer, gradients)
+    if step % 4 == 3:
+        print(f"evaluation: {float(evaluate(model, batch_of(0, seed=1))):.6f}")
     print(f"completed step: {step}, seconds: 0.01, loss: {float(loss):.6f}", flush=True)

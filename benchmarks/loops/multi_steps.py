@@ -5,6 +5,7 @@ import argparse
 import jax
 import optax
 from data import batch_of
+
 from model import init, loss_of
 
 parser = argparse.ArgumentParser()
@@ -24,9 +25,10 @@ def train_step(params, opt_state, batch):
 params = init()
 opt_state = optimizer.init(params)
 for step in range(args.steps):
-    batch, losses = batch_of(step), []
+    losses = []
+    parts = {name: value.reshape(MICRO, -1, value.shape[1]) for name, value in batch_of(step).items()}
     for n in range(MICRO):
-        micro = jax.tree.map(lambda x: x.reshape(MICRO, -1, x.shape[1])[n], batch)
+        micro = {name: value[n] for name, value in parts.items()}
         params, opt_state, loss = train_step(params, opt_state, micro)
         losses.append(loss)
     print(f"completed step: {step}, seconds: 0.01, loss: {sum(map(float, losses)) / MICRO:.6f}", flush=True)

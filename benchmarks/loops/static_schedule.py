@@ -1,4 +1,4 @@
-"""Trains with a rate from Python's own schedule, which a jitted update is given, and gradients of a compiled function."""
+"""Trains with gradients of a compiled function, and a jitted update that is given the rate of a schedule in Python."""
 
 import argparse
 import math
@@ -6,6 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 from data import batch_of
+
 from model import init, loss_of
 
 parser = argparse.ArgumentParser()

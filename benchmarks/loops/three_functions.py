@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from data import batch_of
+
 from model import init, loss_of
 
 parser = argparse.ArgumentParser()

@@ -16,7 +16,7 @@ optimizer = optax.adam(3e-3, b1=0.5)
 
 def init(seed: int, sizes: tuple[int, ...]) -> list:
     keys = jax.random.split(jax.random.key(seed), len(sizes) - 1)
-    pairs = zip(keys, sizes[:-1], sizes[1:])
+    pairs = zip(keys, sizes[:-1], sizes[1:], strict=True)
     return [{"w": 0.4 * jax.random.normal(key, (a, b)), "b": jnp.zeros(b)} for key, a, b in pairs]
 
 

@@ -6,8 +6,8 @@ calls return besides. Calls that no later state depends on, such as evaluations,
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -17,7 +17,6 @@ from maxview_probe.observe import jaxprs
 from maxview_probe.observe.meaning import meaning_of
 from maxview_probe.observe.tape import Entry, Tape, Value
 
-LEAST_VALUES = 16  # of an array whose correlation with a result tells that it is no batch
 LONGEST = 64  # calls of the step in a cycle
 Place: TypeAlias = tuple[int, int]  # position of an entry in its cycle, and number of its argument or result
 
@@ -335,7 +334,7 @@ def _find_gap(cycle: Cycle, slot: Slot) -> None:
     changed = [one.changed for one in later if one.changed]
     is_state = meaning_of(slot.name)[0] not in ("data", "random numbers", "counter")
     varies = any(not np.array_equal(one.bits, first.bits) for one in later)
-    if not (is_state and varies) and not (changed and first.bits.size >= LEAST_VALUES):
+    if not (is_state and varies) and not changed:
         return
     gap, size = max(changed, default=(0.0, 0.0))
     how = f", by {gap / size:.1g} of its size," if size else ""
@@ -359,7 +358,7 @@ def _find_unknown_makers(cycle: Cycle) -> None:
             continue
         if not first.aval.shape and first.is_host and jax.numpy.issubdtype(first.aval.dtype, jax.numpy.floating):
             cycle.doubts.append(f"the host gives {slot.name}, whose values after cycle {len(values)} were not seen")
-        is_like = (first.aval.shape, first.aval.dtype) in shapes and first.is_floats and first.bits.size >= LEAST_VALUES
+        is_like = (first.aval.shape, first.aval.dtype) in shapes and first.is_floats
         if is_like and any(one.maker is None for one in values):
             cycle.gaps.append(f"{slot.name} has the shape of a weight, and no recorded operation made it")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.whole_step import PAIRS, Edit, change, judge, record, write_trainer
+from benchmarks.whole_step import Edit, judge, read_pairs, record, write_trainer
 from tasks.experiments.recordings import SIDES
 
 
@@ -19,7 +19,7 @@ def compare(folder: Path, trainer: str, edit: Edit) -> tuple[str, str]:
 @pytest.mark.long
 @pytest.mark.parametrize(("trainer", "number"), [("average", 1), ("static_schedule", 0), ("eager_optimizer", 0)])
 def test_a_change_in_another_function_than_the_step_is_found(tmp_path: Path, trainer: str, number: int) -> None:
-    word, sentence = compare(tmp_path, trainer, PAIRS[trainer][0][number])
+    word, sentence = compare(tmp_path, trainer, read_pairs()[trainer][0][number])
     assert word == "another", sentence
 
 
@@ -27,7 +27,7 @@ def test_a_change_in_another_function_than_the_step_is_found(tmp_path: Path, tra
 @pytest.mark.parametrize(("trainer", "number"), [("average", 0), ("multi_steps", 0), ("accumulation", 0)])
 def test_a_rewriting_and_accumulation_by_calls_compute_the_same(tmp_path: Path, trainer: str, number: int) -> None:
     """The mean of the gradients of equal parts of a batch is the gradient of its mean loss."""
-    word, sentence = compare(tmp_path, trainer, PAIRS[trainer][1][number])
+    word, sentence = compare(tmp_path, trainer, read_pairs()[trainer][1][number])
     assert word == "same", sentence
 
 
@@ -42,7 +42,8 @@ def test_weights_that_numpy_changes_are_unknown(tmp_path: Path) -> None:
 
 
 def test_the_answer_names_the_functions(tmp_path: Path) -> None:
-    word, sentence = compare(tmp_path, "average", change("the average forgets faster", "DECAY = 0.9", "DECAY = 0.91"))
+    edit = Edit("the average forgets faster", [("DECAY = 0.875", "DECAY = 0.88")])
+    word, sentence = compare(tmp_path, "average", edit)
     assert word == "another"
     assert "`train_step` (14 results) and `ema` (4 results)" in sentence  # 4 weights, 8 moments, a count, a loss; 4
     assert "not evaluated: `eval_step`" in sentence
