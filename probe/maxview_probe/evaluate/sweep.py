@@ -66,8 +66,9 @@ class Sweep:
     sources: Sequence[ArrayOrigin | None]  # how each of them is made from the baseline's results
     first: Arrays  # the baseline's first arguments in float64
     steps: int  # planned
-    resting: frozenset[int]  # arguments of the baseline that keep their values: only one arm has them, as constants
     plain: Sequence[tuple[RunnableProgram, Sequence[Any]]]  # of each arm, as run: the program and its arguments' types
+    # arguments of the baseline that keep their values: only one arm has them, as constants
+    resting: frozenset[int] = frozenset()
 
     def run(self, limit_s: float) -> list[dict[str, Any]]:
         """Return the measured differences at each state; no state is begun after `limit_s` seconds."""

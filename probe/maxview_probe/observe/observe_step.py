@@ -61,6 +61,7 @@ class StepObserver:
         self.tape = Tape()
         self.moved: list[bool] = []  # whether the weights changed before each call from the second on
         self.weights: list[str] = []  # their digests before the last call
+        self.is_enough = False  # whether all wanted calls were made; further ones only show the loop's cycle
         wanted = settings.runs and settings.profile is None and (settings.cycles or settings.evaluated is None)
         self.tape.problem = install(self.tape) if wanted else "not recorded"
 
@@ -169,8 +170,10 @@ class StepObserver:
                 jax.block_until_ready(results)
                 self.profiling.stop()
             self.finish()
-        elif number >= max(last, self.batches_end - 1, self.settings.evaluated or 0) and not self.lacks_cycle():
-            self.finish()
+        elif number >= max(last, self.batches_end - 1, self.settings.evaluated or 0):
+            self.is_enough = True
+            if not self.lacks_cycle():
+                self.finish()
         return results
 
     def follow(self, call: Call) -> None:
@@ -407,7 +410,7 @@ class StepObserver:
             self.note(f"the trainer failed before its training step: {describe_error(died)}")
         elif self.finder.name is None:
             self.note(self.explain_missing_step())
-        else:
+        elif not self.is_enough:
             self.note("the trainer ended before the wanted calls were made")
         self.write()
 

@@ -56,8 +56,8 @@ def test_an_eager_optimizer_is_part_of_the_cycle_and_its_state_keeps_its_names(t
     [
         # NumPy computes the weights
         (f"{GRADIENTS}; {UPDATE}; params = jax.tree.map(lambda one: 0.999 * np.asarray(one), params)", "gaps"),
-        # a batch of another kind, and so another program, from call 6 on
-        (f"{GRADIENTS}; {UPDATE}; params = average(params, mean) if n > 6 else params", "problem"),
+        # a further function from the fourth step on
+        (f"{GRADIENTS}; {UPDATE}; params = average(params, mean) if n > 2 else params", "problem"),
     ],
 )
 def test_a_loop_that_the_host_changes_is_named(tmp_path: Path, loop: str, why: str) -> None:
