@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from benchmarks.verdict_power import RULES, Rng, Values
 from benchmarks.verdict_regimes import PLAN
-from tasks.diff.compare_runs import diff
+from tasks.diff.examine_case import CaseRuns, examine
+from tasks.diff.judge_case import judge
 from tasks.records.run import RunRecord
 from tasks.scrape.read_log import scrape_run
 
@@ -110,7 +111,9 @@ def judge_trials(name: str, runs: int, trials: int, by: float) -> Iterator[str]:
                 path = Path(folder) / f"{arm}{number}.txt"
                 path.write_text(write_log(seconds, lost[1], START + timedelta(minutes=5 * number)))
                 sides[arm].append(read_log(path, arm))
-            record = diff(sides["a"], sides["b"], rules=RULES, comparison="places", case="01", target="cpu")
+            both, rules = (*sides["a"], *sides["b"]), RULES.replace(arms=("a", "b"))
+            case = CaseRuns(comparison="places", case="01", target="cpu", runs=tuple(both), rules=rules)
+            record = judge(examine(case))
             yield next(row.verdict for row in record.rows if row.metric == "step_time_s")
 
 

@@ -6,7 +6,8 @@ An arm is one of the two compared versions. A case is a set of config values tha
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import count, groupby
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from prefect import get_run_logger
@@ -25,6 +26,7 @@ from flows.compare_steps import (
     compare_kept_programs_step,
     converge_step,
     diff_step,
+    examine_runs,
     experiments_step,
     find_earlier_runs,
     has_evidence,
@@ -39,16 +41,15 @@ from flows.compare_steps import (
 )
 from flows.publish_steps import comment_step, publish_case, summarise_step
 from tasks.diff.assemble_case import CaseSteps, assemble_case
-from tasks.diff.compare_case import CaseRuns, bits_differ, data_may_differ, host_is_open, may_differ_in_time
 from tasks.diff.decide_noisy import chance_of
-from tasks.diff.evidence import with_evidence
+from tasks.diff.examination import Examination
+from tasks.diff.examine_case import CaseRuns
 from tasks.diff.gate import GateRule, judge_gate, read_gate
 from tasks.diff.repeat_rule import NextLook, Patience
 from tasks.experiments.host_loops import COST as HOST_COST
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
 from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation
 from tasks.experiments.same_function import say_cost_of_function
-from tasks.experiments.stand_in import find_stand_ins
 from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import check_target, find_checkpoint
@@ -63,11 +64,13 @@ from tasks.records.compared_case import ComparisonRecord
 from tasks.records.function import FunctionComparison
 from tasks.records.host_times import HostTimes
 from tasks.records.log_reading import CheckpointCommitted
+from tasks.records.measurement import Measurements
 from tasks.records.plan import RunPlan
 from tasks.records.program_times import ProgramTimes
 from tasks.records.run import RunRecord
 from tasks.resolve.options import EXPERIMENTS, INTERLEAVE_S, CompareOptions, Experiment
 from tasks.resolve.plans import Request, request_comparison, with_seed
+from tasks.resolve.stand_ins import StandIns, resolve_stand_ins
 from tasks.services.costs import AFTER, RUN, note_cost, tell_cost
 from tasks.services.events import (
     EVENTS,
@@ -161,6 +164,8 @@ def compare_cases(
     most = request.replace(repeats=max(repeats, patience.most)) if patience else request
     all_plans = resolve_step(most, store)
     plans = [plan for plan in all_plans if plan.repeat < repeats]
+    asks_function = "function" in only if only else wants_explanation(request.comparison)
+    stand_ins = resolve_stand_ins(request, plans, store.path) if asks_function else {}
     tag_run(request.comparison, [*dict.fromkeys(plan.case for plan in plans)], plans[0].target, [request.arms.branch])
     finished = [plan.run_name for plan in plans if not only and find_finished(store.run(plan.run_name)) is not None]
     EVENTS.put(Costing(tell_cost(plans, frozenset(finished), only)))
@@ -185,7 +190,8 @@ def compare_cases(
             if only:
                 own = list(group)
                 is_new = not has_evidence(own, store, only)
-                result = compare_programs_of(request, own, store, only, interleave_s, cases=cases_in_all)
+                stands = stand_ins.get(case, StandIns())
+                result = compare_programs_of(stands, own, store, only, interleave_s, cases=cases_in_all)
                 if is_new:
                     note_cost(",".join(sorted(only)), own[0], time.monotonic() - started)
                 comparisons.append(publish_case(with_gate(result, gate), store))
@@ -197,27 +203,25 @@ def compare_cases(
             is_new, started = not has_evidence(own, store, EXPERIMENTS), time.monotonic()
             trained += find_earlier_runs(trained, store)
             runs = assemble_case(own, trained, store, cases=cases_in_all, steps=CASE_STEPS)
-            records = list(runs.runs)
-            if have_programs(records, store) or plans_of(records) is None:
-                runs = runs.replace(turns=time_programs_of(runs, store, jobs, interleave_s))
-            runs = runs.replace(host=time_hosts_of(runs, store, interleave_s))
-            runs = runs.replace(function=compare_functions_of(request, runs, store))
-            if runs.function is not None and data_may_differ(runs):
-                runs = runs.replace(data=compare_data_step(request, runs, store))
-            runs = with_evidence(runs, store)
+            runs = runs.replace(look=None if patience is None else 1)
+            examined = examine_runs(runs, store)
+            found = make_experiments(runs, examined, stand_ins.get(case), store, jobs, interleave_s)
             if is_new:
                 note_cost(AFTER, own[0], time.monotonic() - started)
+            look = partial(look_at, first=(runs, examined), found=found, store=store)
             if patience is None:
-                result = diff_step(runs, store)
+                result = look(runs)
             else:
                 result = run_until_decided(
                     runs,
                     all_plans,
-                    look=lambda runs: diff_step(runs, store),
+                    look=look,
                     decide=lambda record, repeats: repeat_step(record, patience, repeats, time.monotonic() - began),
                     run=run,
                 )
-            here = plans_of(records) or find_plans_of_function(request, result, own, store)
+            records = list(runs.runs)
+            given = [record.plan for record in records if record.plan is not None]
+            here = plans_of(records) or find_plans_of_function(stand_ins.get(case, StandIns()), result, given)
             extended = with_gate(extend_case(result, here, store, records), gate)
             comparisons.append(publish_case(extended, store, records))
     except Stopped as stopped:  # the flow is being ended, by Ctrl-C or with its night
@@ -302,16 +306,41 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
         return record
 
 
-def time_programs_of(runs: CaseRuns, store: Store, jobs: Jobs, limit_s: float | None) -> ProgramTimes | None:
-    """Measure the step times of both programs in turns; None if they are one program, or if it is not wanted.
+def make_experiments(
+    runs: CaseRuns,
+    examined: Examination,
+    stand_ins: StandIns | None,
+    store: Store,
+    jobs: Jobs,
+    limit_s: float | None,
+) -> Measurements:
+    """Return the results of the experiments that the examination needs. A failure is reported, and runs are judged.
 
-    `explain: off` in the comparison's file prevents it, too. A failure is reported, and runs are judged.
+    stand_ins: the plans of the case on processors; None: `explain: off` in the comparison's file, so the programs are
+    not compared. limit_s: of the turns of both programs in seconds; None: no times are measured.
     """
-    if limit_s is None or not wants_explanation(runs.comparison) or not may_differ_in_time(runs):
-        return None
-    plans = any_plans_of(runs.runs)
-    if plans is None:
-        return None
+    needed, plans = examined.needed, any_plans_of(runs.runs)
+    found: dict[str, Any] = {}
+    if plans is not None and limit_s is not None:
+        if (
+            "time" in needed
+            and stand_ins is not None
+            and (plans[0].backend != "local" or have_programs(runs.runs, store))
+        ):
+            found["turns"] = time_programs_of(plans, runs, store, jobs, limit_s)
+        if "host" in needed and plans[0].backend == "local":
+            found["host"] = time_hosts_of(plans, runs, store)
+    if "function" in needed and stand_ins is not None:
+        found["function"] = compare_functions_of(stand_ins, runs, store)
+        if "data" in needed and found["function"] is not None:
+            found["data"] = compare_data_step(stand_ins, runs, store)
+    return Measurements(**found)
+
+
+def time_programs_of(
+    plans: tuple[RunPlan, RunPlan], runs: CaseRuns, store: Store, jobs: Jobs, limit_s: float
+) -> ProgramTimes | None:
+    """Return the step times of both programs in turns; None if they could not be measured."""
     is_local = plans[0].backend == "local"
     if not is_local and (obstacle := find_obstacle(plans)):
         return ProgramTimes(problem=f"{obstacle}: runs are judged")
@@ -329,14 +358,8 @@ def time_programs_of(runs: CaseRuns, store: Store, jobs: Jobs, limit_s: float | 
     return found
 
 
-def time_hosts_of(runs: CaseRuns, store: Store, limit_s: float | None) -> HostTimes | None:
-    """Time both host loops, if only the time of a step of one program is open; None if it is not, or not wanted.
-
-    A failure is reported, and the time stays open.
-    """
-    plans = any_plans_of(runs.runs)
-    if limit_s is None or plans is None or plans[0].backend != "local" or not host_is_open(runs):
-        return None
+def time_hosts_of(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, store: Store) -> HostTimes | None:
+    """Return the times of both host loops; None if they could not be measured."""
     EVENTS.put(Explaining(runs.case, f"one program: do the host loops differ in time? {HOST_COST}"))
     try:
         with slice_of(plans[0].target):
@@ -359,18 +382,13 @@ def time_in_job(plan: RunPlan, limits: TurnLimits, store: Store, jobs: Jobs) -> 
     return read_turns(run.directory.log, limits)
 
 
-def compare_functions_of(request: Request, runs: CaseRuns, store: Store) -> FunctionComparison | None:
-    """Decide whether both arms compute one function, if their bits differ; None if they do not, or if it is not wanted.
-
-    `explain: off` in the comparison's file prevents it. A failure is reported, and the verdict stands without it.
-    """
-    if not wants_explanation(runs.comparison) or not bits_differ(runs):
-        return None
+def compare_functions_of(stand_ins: StandIns, runs: CaseRuns, store: Store) -> FunctionComparison | None:
+    """Return whether both arms compute one function; None if the experiment failed."""
     cost = say_cost_of_function(store, runs.comparison, runs.case)
     EVENTS.put(Explaining(runs.case, f"the programs or their bits differ: do they compute one function? {cost}"))
     try:
         with slice_of(runs.target):
-            found: FunctionComparison = compare_functions_step(request, runs, store)
+            found: FunctionComparison = compare_functions_step(stand_ins, runs, store)
     except Exception as error:
         get_run_logger().exception("%s failed", compare_functions_step.name)
         EVENTS.put(Troubled(f"the functions of {runs.case} are not compared: {type(error).__name__}: {error}"))
@@ -379,7 +397,7 @@ def compare_functions_of(request: Request, runs: CaseRuns, store: Store) -> Func
 
 
 def compare_programs_of(
-    request: Request,
+    stand_ins: StandIns,
     plans: list[RunPlan],
     store: Store,
     only: frozenset[Experiment],
@@ -393,12 +411,12 @@ def compare_programs_of(
     """
     both = (plans[0], plans[1])
     limits = limits_of(plans[0].rules, cases=cases, limit_s=limit_s or INTERLEAVE_S)
-    of_function = say_cost_of_function(store, request.comparison, plans[0].case)
+    of_function = say_cost_of_function(store, plans[0].comparison, plans[0].case)
     costs = [of_function if one == "function" else say_cost(limits) for one in sorted(only)]
     EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {'; '.join(costs)}"))
     with slice_of(plans[0].target):
-        record: ComparisonRecord = experiments_step(both, request, only, limits, store, cases)
-    explained = find_plans_of_function(request, record, both, store)
+        record: ComparisonRecord = experiments_step(both, stand_ins, only, limits, store, cases)
+    explained = find_plans_of_function(stand_ins, record, both)
     if explained is None and has_other_cost(record) and all(plan.backend == "local" for plan in plans):
         explained = both
     return extend_case(record, explained, store) if explained else record
@@ -411,16 +429,13 @@ def has_other_cost(record: ComparisonRecord) -> bool:
 
 
 def find_plans_of_function(
-    request: Request, record: ComparisonRecord, plans: Sequence[RunPlan], store: Store
+    stand_ins: StandIns, record: ComparisonRecord, plans: Sequence[RunPlan]
 ) -> tuple[RunPlan, RunPlan] | None:
-    """Return the plans whose functions were evaluated, if these are two functions, else None.
-
-    plans: of the case's runs, for which the result may stand.
-    """
+    """Return the plans whose functions were evaluated, if these are two functions, else None. plans: of the runs."""
     found = record.function
     if found is None or found.answer != "another" or found.is_beyond_run:  # nothing differs at the recorded states
         return None
-    return find_stand_ins(request, record.case, plans, store.path)[0]
+    return stand_ins.choose(plans)
 
 
 def extend_case(
@@ -442,6 +457,15 @@ def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], nam
     return ""
 
 
+def look_at(
+    runs: CaseRuns, *, first: tuple[CaseRuns, Examination], found: Measurements, store: Store
+) -> ComparisonRecord:
+    """Return the comparison of the runs. first: the runs that were examined already, with their examination."""
+    known, examined = first
+    record: ComparisonRecord = diff_step(runs, examined if runs is known else examine_runs(runs, store), found, store)
+    return record
+
+
 def run_until_decided(
     runs: CaseRuns,
     all_plans: list[RunPlan],
@@ -457,14 +481,13 @@ def run_until_decided(
     look: compares the runs. all_plans: plans of all repeats that may be run. decide: (comparison, its runs per arm) →
     the total runs per arm of the next comparison (None: stop), and the reason.
     """
-    for number in count(1):
-        result = look(runs.replace(look=number))
+    while True:
+        result = look(runs)
         repeats = sum(run.arm == runs.runs[-1].arm for run in runs.runs)
         following = decide(result, repeats)
         numbers = range(repeats, following.repeats or repeats)
         plans = [plan for plan in all_plans if plan.case == runs.case and plan.repeat in numbers]
         EVENTS.put(Replanned(plans, following.why))
         if not plans:
-            break
-        runs = runs.replace(runs=(*runs.runs, *run(plans)))
-    return result
+            return result
+        runs = runs.replace(look=(runs.look or 1) + 1, runs=(*runs.runs, *run(plans)))

@@ -16,8 +16,6 @@ from prefect.logging import get_run_logger
 
 from flows.step_parts import IO, show_link, show_text
 from tasks.diff.assemble_case import assemble_case, compare_kept, compare_saved
-from tasks.diff.compare_case import CaseRuns, case_id, compare_case, read_past_noise
-from tasks.diff.compare_runs import page_id
 from tasks.diff.convergence import judge_convergence
 from tasks.diff.cover_change import cover_programs
 from tasks.diff.evidence import (
@@ -27,12 +25,16 @@ from tasks.diff.evidence import (
     keep_turns,
     read_earlier_runs,
     read_kept,
-    with_evidence,
 )
+from tasks.diff.examination import Examination
+from tasks.diff.examine_case import CaseRuns, case_id, examine, read_past_noise
+from tasks.diff.examine_steps import RecordedSteps, examine_steps, starts_differ
 from tasks.diff.floors import COMPILER_FLAGS
+from tasks.diff.judge_case import judge
+from tasks.diff.judge_stored import judge_stored
+from tasks.diff.page_id import page_id
 from tasks.diff.repeat_rule import NextLook, Patience, next_look
-from tasks.diff.suggested_commands import add_next, add_next_of_experiments
-from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments, starts_differ
+from tasks.diff.suggested_commands import add_next_of_experiments
 from tasks.experiments.cycles import evaluated_recordings, have_cycles
 from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
@@ -41,7 +43,6 @@ from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, r
 from tasks.experiments.runnable_arms import any_plans_of
 from tasks.experiments.same_data import compare_recorded
 from tasks.experiments.same_function import compare_functions
-from tasks.experiments.stand_in import find_stand_ins
 from tasks.ingest.loss_curves import loss_curve
 from tasks.ingest.run_record import adopt_run, build_record, read_run_log
 from tasks.launch import job
@@ -63,6 +64,7 @@ from tasks.records.explanation import ProgramExplanation
 from tasks.records.function import FunctionComparison
 from tasks.records.host_times import HostTimes
 from tasks.records.log_reading import RunEnded, StepCompleted
+from tasks.records.measurement import NOTHING, Measurements
 from tasks.records.observation import LOG, PROGRAM
 from tasks.records.plan import RunPlan
 from tasks.records.program_times import ProgramTimes
@@ -70,6 +72,7 @@ from tasks.records.run import RunRecord
 from tasks.resolve.blessed import blessed_runs
 from tasks.resolve.options import Experiment
 from tasks.resolve.plans import Request, resolve
+from tasks.resolve.stand_ins import StandIns
 from tasks.services.events import EVENTS, Comparing, Progressed
 from tasks.services.outage import outlast, unless_away
 from tasks.store.store import Store
@@ -235,11 +238,15 @@ def converge_step(
     return record, store.address_of(place)
 
 
+def examine_runs(runs: CaseRuns, store: Store) -> Examination:
+    """Examine a case's two arms, with the store's history of equal runs on the target."""
+    return examine(runs, read_past_noise(runs, store))
+
+
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
-def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
-    """Compare a case's two arms, with the store's history of equal runs on the target."""
-    record = add_next(compare_case(runs, past=read_past_noise(runs, store)), runs.runs, cases=runs.cases)
-    return add_evidence(record, store.comparison(record.comparison, record.case, record.id))
+def diff_step(runs: CaseRuns, examined: Examination, found: Measurements, store: Store) -> ComparisonRecord:
+    """Judge a case's two arms by their examination and all measurements. found: the new ones."""
+    return judge_stored(examined, runs.runs, store, cases=runs.cases, found=found)
 
 
 @task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
@@ -282,7 +289,7 @@ def time_hosts_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, chance: floa
 @task(name="experiments", task_run_name="compare the programs of {plans[0].case}", cache_policy=NO_CACHE)
 def experiments_step(
     plans: tuple[RunPlan, RunPlan],
-    request: Request,
+    stand_ins: StandIns,
     only: frozenset[Experiment],
     limits: TurnLimits,
     store: Store,
@@ -299,15 +306,15 @@ def experiments_step(
     directory = store.comparison(case.comparison, case.case, page_id(case.comparison, case.case, plans))
     folder = Path(directory.path) / FOLDER
     earlier = adopt_runs(read_earlier_runs(directory, store, ()), plans)
-    small, stands_for = find_stand_ins(request, case.case, plans, store.path) if "function" in only else (plans, "")
+    small, stands_for = (stand_ins.choose(plans), stand_ins.stands_for) if "function" in only else (plans, "")
     here = plans if "time" in only and all(plan.backend == "local" for plan in plans) else small
     observations = record_arms(here, (folder / SIDES[0], folder / SIDES[1]))
     logs = (folder / SIDES[0] / LOG, folder / SIDES[1] / LOG)
     texts = (str(logs[0]), str(logs[1]))
     ends = read_ends(observations, logs, here)
     if any(ends) and not earlier and not read_kept(directory).measurements:
-        found = Experiments(plans=plans, observations=observations, logs=texts, asked=tuple(only), ends=ends)
-        return add_next_of_experiments(compare_by_experiments(found), plans)
+        found = RecordedSteps(plans=plans, observations=observations, logs=texts, asked=tuple(only), ends=ends)
+        return add_next_of_experiments(judge(examine_steps(found)), plans)
     if problem := name_problem(observations, names):
         raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
     recordings = (folder / SIDES[0], folder / SIDES[1])
@@ -340,27 +347,29 @@ def experiments_step(
         keep(directory, data=compare_recorded(folder, say))
     kept = read_kept(directory)
     if earlier:
-        runs = with_evidence(assemble_case(plans, earlier, store, cases=cases), store)
-        return diff_step(runs, store)
+        runs = assemble_case(plans, earlier, store, cases=cases)
+        record: ComparisonRecord = diff_step(runs, examine_runs(runs, store), NOTHING, store)
+        return record
     again = record_again(here[0], folder) if starts_differ(observations) else None
     wanted = min(BATCHES, int(here[0].config["steps"]))
     ran = (read_ran_lines([folder / SIDES[0]]), read_ran_lines([folder / SIDES[1]]))
     coverage = name_cases(cover_programs(here, observations, ran, kept.function, wanted), here[1], store)
-    found = Experiments(
-        plans=plans, observations=observations, logs=texts, asked=kept.asked, program=program, turns=kept.turns,
-        function=kept.function, data=kept.data, coverage=coverage, again=again,
+    found = RecordedSteps(
+        plans=plans, observations=observations, logs=texts, asked=kept.asked, program=program, coverage=coverage,
+        batches=kept.data.steps if kept.data is not None else None, again=again,
     )  # fmt: skip
-    return add_evidence(add_next_of_experiments(compare_by_experiments(found), plans), directory)
+    record = judge(examine_steps(found), kept.counting.replace(host=None))
+    return add_evidence(add_next_of_experiments(record, plans), directory)
 
 
 @task(name="compare the functions", task_run_name="compare the functions of {runs.case}", cache_policy=NO_CACHE)
-def compare_functions_step(request: Request, runs: CaseRuns, store: Store) -> FunctionComparison:
+def compare_functions_step(stand_ins: StandIns, runs: CaseRuns, store: Store) -> FunctionComparison:
     """Decide in float64 whether both arms' steps compute one function. Starts both trainers for a few steps.
 
     Reuses the stored distances of the same comparison.
     """
     given = [run.plan for run in runs.runs if run.plan is not None]
-    plans, stands_for = find_stand_ins(request, runs.case, given, store.path)
+    plans, stands_for = stand_ins.choose(given), stand_ins.stands_for
     directory = store.comparison(runs.comparison, runs.case, case_id(runs))
     folder = Path(directory.path) / FOLDER / ("function" if stands_for else "")
     say = partial(_report, runs.case)
@@ -370,15 +379,13 @@ def compare_functions_step(request: Request, runs: CaseRuns, store: Store) -> Fu
 
 
 @task(name="compare the data", task_run_name="compare the batches of {runs.case}", cache_policy=NO_CACHE)
-def compare_data_step(request: Request, runs: CaseRuns, store: Store) -> DataComparison | None:
+def compare_data_step(stand_ins: StandIns, runs: CaseRuns, store: Store) -> DataComparison | None:
     """Compare the batches of both recorded steps, which `compare_functions_step` recorded; None without recordings.
 
     Where they differ, the baseline's step runs in float64 with both.
     """
-    given = [run.plan for run in runs.runs if run.plan is not None]
-    _, stands_for = find_stand_ins(request, runs.case, given, store.path)
     directory = store.comparison(runs.comparison, runs.case, case_id(runs))
-    folder = Path(directory.path) / FOLDER / ("function" if stands_for else "")
+    folder = Path(directory.path) / FOLDER / ("function" if stand_ins.stands_for else "")
     found = compare_recorded(folder, partial(_report, runs.case))
     get_run_logger().info("%s", found)
     return found

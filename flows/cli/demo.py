@@ -141,6 +141,7 @@ def _write_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, 
             cell=cell,
             outcome=record.verdict,
             headline=record.headline,
+            conclusion=record.conclusion,
             died=record.has_died,
             page=str(store.comparison(record.comparison, record.case, record.id).page),
         )

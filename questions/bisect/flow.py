@@ -35,7 +35,7 @@ from questions.bisect.steps import (
 from questions.bisect.terms import Finish, Line, SearchLimits, Train
 from questions.bisect.turns_judge import TurnsJudge
 from tasks.diff.assemble_case import complete_case
-from tasks.diff.compare_case import CaseRuns, read_past_noise
+from tasks.diff.examine_case import CaseRuns, read_past_noise
 from tasks.diff.noise import Past
 from tasks.launch.owners import forget
 from tasks.metrics.result_metrics import FUNCTION

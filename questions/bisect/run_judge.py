@@ -11,7 +11,8 @@ from questions.bisect.bisected_metric import DIED, BisectedMetric
 from questions.bisect.posterior import ObservedRun
 from questions.bisect.terms import HALVES
 from tasks.diff.arms import ArmRuns
-from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.diff.examine_case import CaseRuns, examine
+from tasks.diff.judge_case import judge
 from tasks.diff.noise import Noise, Past, learn_noise
 from tasks.diff.time_rows import find_device_kind
 from tasks.metrics.compute_facts import facts_of_run
@@ -123,7 +124,7 @@ class RunJudge:
         case = self._template.replace(runs=sides, look=look, cases=shares)
         if complete or self._metric.name == CHECKPOINTS.name:  # the search asks for many pairs of points
             case = self._complete(case)
-        return compare_case(case, past=self._past)
+        return judge(examine(case, self._past))
 
     def _judge_pair(self, left: Sequence[RunRecord], right: Sequence[RunRecord], *, look: int, shares: int) -> Decision:
         if self._metric == DIED:

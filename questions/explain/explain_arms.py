@@ -306,7 +306,7 @@ def _say_headline(
         return tensors.sentence
     if function is not None and function.answer == "another":
         where = f"; {program.sentence}" if program is not None and program.answer == "differs" else ""
-        return f"{function.sentence.partition(';')[0]}; in the step that was looked at, no tensor shows it{where}"
+        return f"{function.claim}; in the step that was looked at, no tensor shows it{where}"
     if tensors is not None and tensors.tensors != (0, 0) and tensors.different_results:
         here = "one function in float64; as run, the arms round differently from here"
         shown = ", ".join(tensors.different_results[:MAX_RESULTS])

@@ -214,6 +214,7 @@ def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, events:
         cell=cell,
         outcome=record.verdict,
         headline=record.headline,
+        conclusion=record.conclusion,
         died=record.has_died,
         page=event.page.address,
         seconds=seconds,

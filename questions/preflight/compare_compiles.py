@@ -7,16 +7,17 @@ topology such as v6e-32. A floor is a level of the equality proof; compiles have
 import gzip
 import io
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from configs.frozen import Frozen
 from configs.topologies import find_topology
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.arms import ArmRuns, Arms, summarise
 from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
-from tasks.diff.compare_runs import comparison_id, conclude
 from tasks.diff.decide import decide_exact, show_percentage
+from tasks.diff.examination import Decided, Examination, Shown, Subject
+from tasks.diff.judge_case import judge
 from tasks.diff.metric_rows import Cells, is_unfilled, make_row, missing_decision, not_judged
+from tasks.diff.page_id import comparison_id
 from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
 from tasks.programs.compare_compiled import ProgramSide, compare_programs, same_text
@@ -47,7 +48,7 @@ def compare_case_compiled(records: Sequence[RunRecord], store: Store) -> Compari
     rules = plan.rules or load_verdict_rules(plan.comparison, plan.target)
     by_arm = {record.arm: record for record in records}
     baseline, candidate = (read_compile(by_arm[name], store) for name in rules.arms)
-    return compare_compiles(baseline, candidate, comparison=plan.comparison, case=plan.case, rules=rules)
+    return judge(examine_compiles(baseline, candidate, comparison=plan.comparison, case=plan.case, rules=rules))
 
 
 def read_compile(record: RunRecord, store: Store) -> Compiled:
@@ -69,13 +70,13 @@ def read_compile(record: RunRecord, store: Store) -> Compiled:
     return Compiled(run=record, program=program, text=None, reported=False)
 
 
-def compare_compiles(
+def examine_compiles(
     baseline: Compiled, candidate: Compiled, *, comparison: str, case: str, rules: VerdictRules
-) -> ComparisonRecord:
-    """Return the comparison of two compiled training steps.
+) -> Examination:
+    """Return what two compiled training steps show; no experiment can add to it.
 
     An arm that does not compile is a finding of the kind "died". `programs.unfit` lists the arms whose compile reported
-    that they do not compile, or that they do not fit into the device's memory. `conclude` decides the verdict.
+    that they do not compile, or that they do not fit into the device's memory.
     """
     compiles = (baseline, candidate)
     left, right = (ArmRuns(name=one.run.arm, label=one.run.label, runs=(one.run,)) for one in compiles)
@@ -85,32 +86,30 @@ def compare_compiles(
     found = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=False, parities=())
     findings = [*_deaths(compiles, arms, rules), *(finding for finding in found if finding.kind in KINDS_WITHOUT_RUNS)]
     every = list(_rows(sides, arms, rules))
-    rows = [row for row in every if not is_unfilled(row)]
-    floors = list(_floors(sides, arms))
-    verdict, headline = conclude(arms, findings, rows, floors)
     summaries = [
         summarise(arm).replace(programs=_texts(one), environment=_describe_software(one.program))
         for arm, one in zip(arms, compiles, strict=True)
     ]
-    return ComparisonRecord(
-        id=comparison_id(comparison, case, [baseline.run, candidate.run]),
-        comparison=comparison,
-        case=case,
-        target=candidate.program.topology,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        question=rules.question,
-        baseline=summaries[0],
-        candidate=summaries[1],
-        verdict=verdict,
-        headline=headline,
+    return Examination(
+        subject=Subject(
+            id=comparison_id(comparison, case, [baseline.run, candidate.run]), comparison=comparison, case=case,
+            target=candidate.program.topology, rules=rules,
+            aa=any(one.run.plan is not None and one.run.plan.aa for one in compiles),
+        ),
+        arms=arms,
         findings=tuple(findings),
-        rows=tuple(rows),
-        # titles with a dash name parts of a sum, which are not listed
-        absent=tuple(row.title for row in every if is_unfilled(row) and not row.title.startswith("–")),
-        floors=tuple(floors),
-        programs=compare_programs(*sides).replace(unfit=tuple(unfit)),
-        aa=any(one.run.plan is not None and one.run.plan.aa for one in compiles),
-    )
+        floors=tuple(_floors(sides, arms)),
+        shown=Shown(
+            baseline=summaries[0],
+            candidate=summaries[1],
+            programs=compare_programs(*sides).replace(unfit=tuple(unfit)),
+        ),
+        decided=Decided(
+            rows=tuple(row for row in every if not is_unfilled(row)),
+            # titles with a dash name parts of a sum, which are not listed
+            absent=tuple(row.title for row in every if is_unfilled(row) and not row.title.startswith("–")),
+        ),
+    )  # fmt: skip
 
 
 def _describe_software(program: CompiledProgram) -> Environment:
@@ -137,10 +136,12 @@ def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules
         error, stated = arm.reading.error, one.program.error
         why = f"{stated.type}: {stated.message.strip().partition(chr(10))[0]}" if stated else "it does not say why"
         source = Source(line=error.line, offset=error.offset) if error else None
+        claim = f"{arm.label} does not compile for {one.program.topology}"
         yield Finding(
             kind="died",
             effect="blocks" if (effect := rules.effects["died"]) == "ignore" else effect,
-            message=f"{arm.label} does not compile for {one.program.topology}: {why}",
+            message=f"{claim}: {why}",
+            claim=claim,
             evidence=(Evidence(arm=arm.name, value=why, source=source),),
         )
 
@@ -237,7 +238,8 @@ def _judge(metric: Metric, cells: Cells, rules: VerdictRules) -> Decision:
     tolerance = rules.tolerances[metric.tolerance]
     decision = decide_exact(left, right, better=metric.better, tolerance=tolerance, precision=metric.precision)
     if left and left != right:
-        return decision.replace(effect_text=show_percentage(left, right))
+        share = show_percentage(left, right)
+        return decision.replace(effect_text=share, effect_short=share)
     return decision
 
 

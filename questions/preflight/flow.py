@@ -17,6 +17,7 @@ from flows.compare_steps import resolve_step
 from flows.publish_steps import publish_case, publish_step, summarise_step
 from questions.preflight.planned_compiles import find_missing_compilers, order_compiles
 from questions.preflight.steps import diff_compiles_step
+from tasks.diff.phrases.headlines import tell_headline
 from tasks.launch.owners import forget
 from tasks.programs.compile_lanes import count_lanes
 from tasks.records.compared_case import ComparisonRecord
@@ -89,7 +90,8 @@ def refuse_cases(request: Request, target: str, store: Store, jobs: Jobs) -> dic
     refused = {}
     for record in compile_cases(plans, store, jobs):
         if record.programs and record.programs.unfit:
-            refused[record.case] = record.replace(headline=f"nothing was launched: {record.headline}")
+            conclusion = record.conclusion.replace(launched=False)
+            refused[record.case] = record.replace(conclusion=conclusion, headline=tell_headline(conclusion))
         else:
             publish_step(record, store)
     return refused

@@ -6,8 +6,8 @@ An arm is one of the two compared versions. A case is a set of config values tha
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tasks.diff.compare_case import CaseRuns, case_id
 from tasks.diff.cover_change import cover_runs
+from tasks.diff.examine_case import CaseRuns, case_id
 from tasks.observe.earlier_runs import name_cases
 from tasks.programs.kept_programs import compare_kept_programs, have_programs
 from tasks.records.compared_checkpoints import CheckpointDifference

@@ -3,7 +3,7 @@
 The config gives each kind of finding its effect: it blocks or qualifies the verdict, is only a note, or is ignored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from configs.findings import Effects, FindingKind
@@ -34,7 +34,7 @@ def find_findings(
     aa: bool = False,
     parities: Sequence[MetricParity] = (),
 ) -> list[Finding]:
-    """Return the findings that the config does not ignore, blocking ones first.
+    """Return the findings that the config does not ignore, in the order in which they were looked for.
 
     `declared`: the config keys that are declared to differ; `effects`: kind of finding → effect on the verdict;
     `aa`: the arms should be equal; `parities`: the step-by-step comparisons, the loss first.
@@ -56,9 +56,13 @@ def find_findings(
         find_lacking_evaluations(arms),
         find_starts_apart(arms),
     )
-    findings = [
-        Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence)
+    return [
+        Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence, claim=item.claim)
         for item in observed
         if (effect := effects[item.kind]) != "ignore"
     ]
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings, blocking ones first."""
     return sorted(findings, key=lambda finding: ORDER.index(finding.effect))

@@ -7,9 +7,10 @@ from configs.comparison import load_comparison, load_target
 from configs.frozen import Frozen
 from configs.names import list_names
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
-from tasks.diff.compare_case import CaseRuns, compare_case
 from tasks.diff.decide import ONE_RUN
+from tasks.diff.examine_case import CaseRuns, examine
 from tasks.diff.ingest_command import UNNAMED, name_logs, options_of
+from tasks.diff.judge_case import judge
 from tasks.diff.next_step import make_step
 from tasks.diff.noise import MIN_PAIRS, Past
 from tasks.diff.same_code import IMPLEMENTATIONS
@@ -118,7 +119,7 @@ def compare_pair(
     )
     runs = case_runs(records, case=case, target=target, aa=aa, tolerances=tolerances)
     runs = runs.replace(instead=instead_of(target, past or {}))
-    record = compare_case(runs, past=past)
+    record = judge(examine(runs, past))
     if arguments.baseline == arguments.candidate:  # one saved page: new logs of one side need a place beside its own
         arguments = LogArguments(
             baseline=tuple(run.log for run in baseline), candidate=tuple(run.log for run in candidate)

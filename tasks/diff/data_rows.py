@@ -120,7 +120,7 @@ def decide_by_data(decision: Decision, data: DataDifference | None, recorded: Da
     the step sees no difference, a word that the curves alone gave becomes *unknown*: rounding may explain it. NaN and
     infinities keep their word.
     """
-    if data is None or data.kind == "equal" or decision.verdict in ("same", "not judged") or "NaN" in decision.reason:
+    if data is None or data.kind == "equal" or decision.verdict in ("same", "not judged") or decision.not_finite:
         return decision
     if not _sees_none(data, recorded) and (
         data.kind == "other" or (recorded is not None and recorded.are_equal is False)

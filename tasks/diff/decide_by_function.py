@@ -101,11 +101,11 @@ def excuse_rounding(decision: Decision | None, loss: Decision, function: Functio
     if decision is None or function is None:
         return decision
     if function.answer == "another" and decision.verdict in ("unknown", "improved"):
-        reason = f"follows from another function: {decision.reason.partition(';')[0]}"
+        reason = f"follows from another function: {decision.claim or decision.reason}"
         return decision.replace(verdict="changed", reason=reason, runs_wanted=None)
     if function.answer != "same" or loss.verdict != "same":
         return decision
-    if decision.verdict == "same" or "NaN" in decision.reason:
+    if decision.verdict == "same" or decision.not_finite:
         return decision
     return decision.replace(verdict="same", reason=f"{UP_TO_ROUNDING}: {decision.reason}", runs_wanted=None)
 

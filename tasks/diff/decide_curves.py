@@ -96,10 +96,15 @@ def decide_values(parities: Sequence[MetricParity], context: CurveContext) -> De
         return None
     judged = [(item.parity, decide_value(item, context)) for item in parities]
     _, worst = max(judged, key=lambda pair: ORDER.index(pair[1].verdict))
-    saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
-    names = ", ".join(parity.metric for parity, _ in judged)
-    reason = f"{worst.reason}: {names}" if worst.verdict == "same" else "; ".join(saying)
-    return worst.replace(reason=reason)
+    if worst.verdict == "same":
+        return worst.replace(reason=f"{worst.reason}: {', '.join(parity.metric for parity, _ in judged)}")
+    told = [(parity.metric, decision) for parity, decision in judged if decision.verdict == worst.verdict]
+    name, first = told[0]
+    return worst.replace(
+        reason="; ".join(f"{metric} {decision.reason}" for metric, decision in told),
+        claim=f"{name} {first.claim or first.reason}",
+        not_finite=any(decision.not_finite for _, decision in told),
+    )
 
 
 def _decide_curve(
@@ -114,20 +119,21 @@ def _decide_curve(
 
     def say(verdict: Verdict, reason: str, **more: Any) -> Decision:
         limit = {"threshold": tolerance.absolute, "threshold_text": allowed, "evidence": show_runs(parity.runs)}
-        return Decision(verdict=verdict, reason=reason, **limit, **more)
+        return Decision(verdict=verdict, reason=reason, **(limit | more))
 
     if not parity.steps:
         return Decision(verdict="unknown", reason="the arms have no step in common")
     if broken := _judge_non_finite(curves):
         finite = curves.finite and _decide_curve(curves.finite, tolerance, context, chance_limit=chance_limit)
         if finite and broken[0] == "unknown" and finite.verdict in ("regressed", "changed"):
-            return finite.replace(reason=f"{finite.reason}; {broken[1]}")
-        return say(*broken)
+            return finite.replace(reason=f"{finite.reason}; {broken[1]}", not_finite=True)
+        return say(*broken, not_finite=True)
     if parity.first is None and not curves.varies:
         several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
         return say("same", f"equal to {parity.precision} {_at_all_steps(parity.steps, 'common ')}{several}")
     blocks = compare_blocks(curves.steps, curves.sides)
-    last, where = blocks[-1], _describe(curves)
+    seen = _describe(curves)
+    last, where = blocks[-1], "; ".join(seen)
     # a loss that ends higher is worse; a lower one is different, but not certainly better
     word: Verdict = "regressed" if chance_limit is not None and last.difference > 0 else "changed"
     ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
@@ -149,15 +155,17 @@ def _decide_curve(
     if small and not curves.varies:  # `find_contradictions` reports it as the finding `last-digit`
         return say("same", f"{where}, by at most one unit of the last printed digit, which rounding can explain")
     if min(parity.runs) >= MIN_REPEATS:
-        return say(*_judge_blocks(blocks, tolerance, word, where, context.among))
+        return say(*_judge_blocks(blocks, tolerance, word, where, context.among), claim=seen[0])
     asked = ask_for_more(min(parity.runs), MIN_REPEATS, context.instead)
     if chance_limit is not None and parity.first is not None and parity.first.step == int(curves.steps[0]):
         # only `maxview ingest` has this option
         way = "compare with --tolerances other-draws, or " if context.instead not in ("", NO_USE) else ""
-        reason = f"{where}: the arms may have {OTHER_DRAWS}, or the trainer may be nondeterministic; {way}{asked}"
+        told = f"{where}: the arms may have {OTHER_DRAWS}, or the trainer may be nondeterministic"
+        asked = f"{way}{asked}"
     else:
-        reason = f"{where}: {show_runs(parity.runs)} cannot distinguish this from run-to-run noise; {asked}"
-    return say("unknown", reason, runs_wanted=None if context.instead == NO_USE else MIN_REPEATS)
+        told = f"{where}: {show_runs(parity.runs)} cannot distinguish this from run-to-run noise"
+    wanted = None if context.instead == NO_USE else MIN_REPEATS
+    return say("unknown", f"{told}; {asked}", runs_wanted=wanted, claim=told if len(seen) == 1 else seen[0])
 
 
 def is_rounding(curves: MetricParity) -> bool:
@@ -229,15 +237,15 @@ def _is_within(curves: MetricParity, tolerance: Tolerance) -> bool:
     return bool(np.all(gaps <= limits * (1 + ROUNDING)))
 
 
-def _describe(curves: MetricParity) -> str:
-    """Return the first words of a reason: where the arms differ, that runs of one arm differ, or `equal`."""
+def _describe(curves: MetricParity) -> list[str]:
+    """Return the first clauses of a reason: where the arms differ, that runs of one arm differ, or `equal`."""
     parity, first = curves.parity, curves.parity.first
-    varying = "runs of one arm differ among themselves" if curves.varies else ""
+    varying = ["runs of one arm differ among themselves"] if curves.varies else []
     if first is None:
-        return varying or "equal"
+        return varying or ["equal"]
     where = f"differs first at step {first.step} ({first.baseline} and {first.candidate})"
     where += "" if parity.largest_step == first.step else f", most at step {parity.largest_step}"
-    return f"{where}; {varying}" if varying else where
+    return [where, *varying]
 
 
 def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tuple[Block, ...]:

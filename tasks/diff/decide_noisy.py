@@ -12,7 +12,7 @@ from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshol
 from tasks.diff.effect import MAX_RUNS, Effect, Sample, are_mixed, measure_effect, runs_wanted
 from tasks.diff.noise import MIN_PAIRS
 from tasks.records.compared_case import Decision, Verdict
-from tasks.records.text import counted, show_interval
+from tasks.records.text import counted, show_estimate, show_interval
 
 CHANCE = 0.01  # probability that a comparison of equal arms finds a difference in any of its cases and decisions
 MAX_SHOWN = 50.0  # logarithm of the largest ratio shown; prevents an overflow
@@ -116,6 +116,7 @@ def decide_noisy(
         effect_low=low,
         effect_high=high,
         effect_text=show_effect(used, share),
+        effect_short=show_estimate_of(used, share),
         level=judged,
         evidence=ONE_PROGRAM if excuse and verdict == "same" else show_runs(used.runs),
         p_value=used.p,
@@ -159,6 +160,14 @@ def show_effect(effect: Effect, limit: float = inf) -> str:
     if high - low > WIDEST_SHOWN:
         return f"{100 * expm1(effect.estimate):+.1f} % (anything)"
     return show_interval(expm1(effect.estimate), low, high, limit)
+
+
+def show_estimate_of(effect: Effect, limit: float = inf) -> str:
+    """Return the effect without its interval."""
+    low, high = _ends(effect)
+    if high - low > WIDEST_SHOWN:
+        return f"{100 * expm1(effect.estimate):+.1f} %"
+    return show_estimate(expm1(effect.estimate), low, high, limit)
 
 
 def _ends(effect: Effect) -> tuple[float, float]:

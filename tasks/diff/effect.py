@@ -95,8 +95,12 @@ class Effect(Frozen):
 
     def interval(self) -> tuple[float, float]:
         """Return the low and the high end of the confidence interval, as logarithms."""
-        half = self.half_width(1 - CONFIDENCE)
-        return self.estimate - half, self.estimate + half
+        return self.estimate - self.half, self.estimate + self.half
+
+    @cached_property
+    def half(self) -> float:
+        """Half of the confidence interval: rows ask for the interval four times."""
+        return self.half_width(1 - CONFIDENCE)
 
 
 @lru_cache(maxsize=64)

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from math import inf, log1p
 
 from configs.frozen import Frozen
-from tasks.diff.compare_case import CaseRuns, case_id
+from tasks.diff.examination import Subject
 from tasks.diff.program_time_rows import describe_turns, show_ratio
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.data import DataComparison
 from tasks.records.function import FunctionComparison
 from tasks.records.host_times import HostTimes
-from tasks.records.measurement import EarlierVerdict, EvidenceLine, MeasuredKind, Measurement
+from tasks.records.measurement import NOTHING, EarlierVerdict, EvidenceLine, MeasuredKind, Measurement, Measurements
 from tasks.records.program_times import ProgramTimes
 from tasks.records.run import RunRecord
 from tasks.records.text import counted
@@ -79,6 +79,11 @@ class Kept(Frozen):
         """The batches of both recorded steps."""
         found = self.best("data")
         return found.data if found is not None else None
+
+    @property
+    def counting(self) -> Measurements:
+        """The measurement of each kind that counts."""
+        return Measurements(function=self.function, turns=self.turns, host=self.host, data=self.data)
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -144,12 +149,11 @@ def keep_turns(kept: Kept, limit_s: float) -> ProgramTimes | None:
     return found if found is not None and not found.problem and found.limit_s >= limit_s else None
 
 
-def with_evidence(runs: CaseRuns, store: Store) -> CaseRuns:
-    """Return the case, judged by all measurements on its versions; its own are kept for later."""
-    directory = store.comparison(runs.comparison, runs.case, case_id(runs))
-    keep(directory, function=runs.function, time=runs.turns, host=runs.host, data=runs.data)
-    kept = read_kept(directory)
-    return runs.replace(function=kept.function, turns=kept.turns, host=kept.host, data=kept.data)
+def gather_evidence(subject: Subject, store: Store, found: Measurements = NOTHING) -> Measurements:
+    """Return the measurements that count of all on these versions; the found ones are kept for later."""
+    directory = store.comparison(subject.comparison, subject.case, subject.id)
+    keep(directory, function=found.function, time=found.turns, host=found.host, data=found.data)
+    return read_kept(directory).counting
 
 
 def read_earlier_runs(directory: ComparisonDirectory, store: Store, known: Sequence[RunRecord]) -> list[RunRecord]:

@@ -29,10 +29,8 @@ ONE_CODE = (
 )
 
 
-def floors_of(
-    arms: Arms, program: ProgramExplanation | None = None, function: FunctionComparison | None = None
-) -> list[Floor]:
-    """Return the floors, `same function` only if it was tried.
+def floors_of(arms: Arms, program: ProgramExplanation | None = None) -> list[Floor]:
+    """Return the floors except `same function`, which an experiment decides.
 
     Empty if no run contains a proof, as with given logs, unless another trainer ran.
 
@@ -40,12 +38,10 @@ def floors_of(
     floor `same program`.
     """
     runs = [run for arm in arms for run in arm.runs]
-    tried = [floor_of_function(function)] if function is not None else []
     if silent := _trainer_without_proofs(*runs):
         left_none = f"{silent} recorded no JAX training step to compare"
         return [
             _floor_of_programs(program) if program else Floor(name="same program", holds=None, evidence=left_none),
-            *tried,
             _same_bits(arms),
             _same_checkpoint(arms, f"{silent} did not try to restore the other arm's checkpoint"),
         ]
@@ -55,7 +51,7 @@ def floors_of(
     same_program = Floor(name="same program", holds=holds, evidence=evidence)
     if program and holds is False:
         same_program = _floor_of_programs(program)
-    return [same_program, *tried, _same_bits(arms), _same_checkpoint(arms)]
+    return [same_program, _same_bits(arms), _same_checkpoint(arms)]
 
 
 def floor_of_function(function: FunctionComparison) -> Floor:

@@ -44,6 +44,7 @@ def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
         effect_low=span.low / row.baseline,
         effect_high=span.high / row.baseline,
         effect_text=show_span(span),
+        effect_short=f"{1000 * span.effect:+.3g} ms",
         p_value=None,
     )
 

@@ -169,6 +169,7 @@ def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision) -> Me
         candidate_text=texts[1],
         difference=difference if difference is None or isfinite(difference) else None,
         difference_text=show_difference(difference, metric.decimals, thousands="" if metric.maxview else ","),
+        decimals=metric.decimals,
         baseline_source=left.source,
         candidate_source=right.source,
         **decision.model_dump(),

@@ -46,18 +46,18 @@ TO_EQUALIZE: dict[str, str] = {
 }  # fmt: skip
 OTHER_CODE = frozenset({"same-commit", "other-source", "other-trainer"})  # findings about runs of unintended commits
 
-# effect of the command; a step that asks a question ends with a colon
+# effect of the command
 PURPOSES: dict[StepKind, str] = {
     "resume": "Then this command continues the run that died from its last checkpoint, and reuses the others",
     "again": "This command trains both arms of this case",
     "record again": "Then this command compares both again, and trains nothing",
     "train": "This command trains both arms of this case",
-    "repeat": "This command repeats both arms:",
-    "until decided": "This command repeats both arms as often as it takes:",
-    "interleave": "This command lets both programs take turns for longer, and trains nothing:",
+    "repeat": "This command repeats both arms",
+    "until decided": "This command repeats both arms as often as it takes",
+    "interleave": "This command lets both programs take turns for longer, and trains nothing",
     "every case": "This command trains both arms of every case: do they differ anywhere else?",
     "other cases": "This command trains both arms of this case",
-    "logs": "Then this command reads all logs:",
+    "logs": "Then this command reads all logs",
     "stand-in": "Meanwhile this command trains the case here with a small model: do Linen and NNX differ there, too?",
     "bisect": "This command trains commits between the two until it finds the first one that changed this",
     "explain": "This command finds out why the two differ",
@@ -67,6 +67,7 @@ PURPOSES: dict[StepKind, str] = {
     "by hand": "",
     "as stored": "",
 }
+ASKING: tuple[StepKind, ...] = ("repeat", "until decided", "interleave", "logs")  # these answer a question
 
 
 def make_step(record: ComparisonRecord, kind: StepKind, argv: Sequence[str] = (), *, runs: int = 0) -> NextStep | None:
@@ -78,9 +79,10 @@ def make_step(record: ComparisonRecord, kind: StepKind, argv: Sequence[str] = ()
     does = PURPOSES[kind]
     if kind == "logs" and _is_certain(row):
         does = "Then this command reads the new logs"
-    if does.endswith(":"):
-        effect = row.effect_text.partition(" (")[0] if row is not None else ""
-        does += f" does {effect} hold?" if effect and record.verdict != "unknown" else " is there a difference?"
+    elif kind in ASKING:
+        effect = row.effect_short if row is not None else ""
+        asked = f"does {effect} hold?" if effect and record.verdict != "unknown" else "is there a difference?"
+        does = f"{does}: {asked}"
     before = _advise(record, kind, row)
     if not argv and not before:
         return None

@@ -21,6 +21,7 @@ class Observed(Frozen):
     kind: FindingKind
     message: str  # a clause that can stand in a headline
     evidence: tuple[Evidence, ...] = ()  # values of the arms, with their places in the logs
+    claim: str = ""  # as in `Finding`
 
 
 def notice(kind: FindingKind, message: str, *shown: tuple[ArmRuns, object, Source | None]) -> Observed:

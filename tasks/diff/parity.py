@@ -1,6 +1,6 @@
 """Compares a metric of two arms step by step, at the best precision that all runs have; finds the first difference.
 
-An arm is one side of a comparison of runs. `compare_runs` first calls `number_alike`, which may renumber steps.
+An arm is one side of a comparison of runs. `examine` first calls `number_alike`, which may renumber steps.
 """
 
 import re

@@ -10,7 +10,7 @@ from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records.compared_case import Decision, Finding, MetricDiff, Verdict
 from tasks.records.program_times import ProgramTimes, TimeRatio
 from tasks.records.run_facts import Measured
-from tasks.records.text import counted, show_interval
+from tasks.records.text import counted, show_estimate, show_interval
 
 EVIDENCE = "programs in turns"
 NO_PROGRAM = "a log contains no program"
@@ -52,6 +52,7 @@ def decide_program(times: ProgramTimes, tolerance: Tolerance) -> Decision:
         effect_low=wall.low,
         effect_high=wall.high,
         effect_text=show_ratio(wall),
+        effect_short=show_estimate(wall.effect, wall.low, wall.high),
         evidence=EVIDENCE,
     )
 

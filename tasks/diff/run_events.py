@@ -41,7 +41,8 @@ def find_deaths(arms: Arms) -> Observations:
         how = f" ({', '.join(details)})" if details else ""
         also = f" ({len(dead)} of its {len(arm.runs)} runs did)" if len(dead) > 1 else ""
         shown = [(arm, *_cause(number, run.reading)) for number, run in dead]
-        yield notice("died", f"{arm.label} died {done}{cause}{how}{also}", *shown)
+        claim = f"{arm.label} died {done}"
+        yield notice("died", f"{claim}{cause}{how}{also}", *shown).replace(claim=claim if cause else "")
 
 
 def _cause(number: int, reading: RunReading) -> tuple[str, Source | None]:

@@ -96,7 +96,8 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
     )
     turned = next((one["turned"] for one in swept if one["state"] == first), ())
     where = next((_say_condition(one, root) for one in turned for root in roots if one["file"].startswith(root)), "")
-    return found.replace(sentence=_say(found, changed, where))
+    claim, *more = _say(found, changed, where)
+    return found.replace(sentence=claim + "".join(more), claim=claim)
 
 
 def find_swept_gaps(state: Mapping[str, Any]) -> list[ResultGap]:
@@ -368,7 +369,8 @@ def _say_power(power: FunctionPower | None) -> str:
     return f"; float64 would show a learning rate that differs by {show_relative(power.float64)}{alone}"
 
 
-def _say(found: FunctionComparison, changed: str, where: str = "") -> str:
+def _say(found: FunctionComparison, changed: str, where: str = "") -> list[str]:
+    """Return the parts of the sentence; the first one is the answer alone."""
     kind = f" ({found.type})" if found.type else ""
     as_run = f"; as run they differ by up to {show_relative(found.as_run)}{kind}" if found.as_run else ""
     if found.answer == "same":
@@ -376,18 +378,18 @@ def _say(found: FunctionComparison, changed: str, where: str = "") -> str:
             f" and {counted(len(found.swept), 'state')} that no run reached" if found.swept else ""
         )
         equal = f"equal to {found.gap:.1g}" if found.gap else "equal in every bit"
-        return (
-            f"same function: {found.results} results of {steps} are {equal} in float64{as_run}{_say_power(found.power)}"
-        )
+        told = f"same function: {found.results} results of {steps} are {equal} in float64"
+        return [told, as_run, _say_power(found.power)]
     if not found.gaps:
-        return f"another function: {changed} differs"
+        return [f"another function: {changed} differs"]
     worst = found.gaps[0]
     name = name_result(worst.role, worst.meaning)
     if found.is_beyond_run:
         how = "is finite in one arm only" if worst.float64 == inf else f"differs by {worst.float64:.1g}"
         line = f": {where}" if where else ""
-        return f"another function: {name} {how} in float64 at a state that no run reached, {worst.state}{line}"
-    sentence = f"another function: {name} differs by {worst.float64:.1g} in float64 at {worst.state}{as_run}"
+        return [f"another function: {name} {how} in float64 at a state that no run reached, {worst.state}{line}"]
+    parts = [f"another function: {name} differs by {worst.float64:.1g} in float64 at {worst.state}", as_run]
     if max(gap.float64 for gap in found.gaps) <= SMALL:
-        sentence += "; a difference of this size is usually a constant rounded to bf16, or a table computed in float32"
-    return sentence
+        usual = "a constant rounded to bf16, or a table computed in float32"
+        parts.append(f"; a difference of this size is usually {usual}")
+    return parts

@@ -19,6 +19,7 @@ from tasks.experiments.run_inside import Say, run_inside
 from tasks.records.function import FunctionComparison
 from tasks.records.observation import Observation
 from tasks.records.plan import RunPlan
+from tasks.resolve.stand_ins import is_on_cpu
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.store import Store
 
@@ -122,11 +123,6 @@ def _root(plan: RunPlan, recording: Path) -> str:
 def refuse(why: str) -> FunctionComparison:
     """Return the answer *not evaluated*."""
     return FunctionComparison(answer="not evaluated", sentence=f"not evaluated: {why}")
-
-
-def is_on_cpu(plan: RunPlan) -> bool:
-    """Return whether a plan's run computes on this machine's processors."""
-    return plan.backend == "local" and plan.environment.get("JAX_PLATFORMS") == "cpu"
 
 
 def estimate_bytes(observations: Sequence[Observation]) -> float:

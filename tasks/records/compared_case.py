@@ -42,6 +42,7 @@ class Finding(Frozen):
     effect: Literal["blocks", "qualifies", "note"]
     message: str  # one sentence
     evidence: tuple[Evidence, ...] = ()
+    claim: str = ""  # of a death with a known cause: the message without it
 
 
 # "changed": the arms differ, and neither is better. "not judged": the row is only shown.
@@ -54,6 +55,8 @@ class Decision(Frozen):
 
     verdict: Verdict
     reason: str  # a sentence
+    claim: str = ""  # the part of the reason that a later rule repeats; empty: all of it
+    not_finite: bool = False  # whether NaN or infinite values decide
     threshold: float | None = None  # in the metric's unit
     threshold_text: str = ""  # e.g. "±2 %", "exact", "equal to 3 decimals"
     # candidate / baseline − 1 of a noisy metric, and the ends of its 99 % interval
@@ -61,6 +64,7 @@ class Decision(Frozen):
     effect_low: float | None = None
     effect_high: float | None = None
     effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"; without noise "+10.6 %"
+    effect_short: str = ""  # without its interval: "-6.6 %"
     level: str = ""  # the judged steps, for a time with several levels: "steady steps", "typical steps"
     evidence: str = ""  # the number of runs in words, e.g. "one run of each"
     p_value: float | None = None  # probability of such an effect if the arms are equal
@@ -83,6 +87,7 @@ class MetricDiff(Decision):
     candidate_text: str
     difference: float | None  # candidate − baseline
     difference_text: str  # for display
+    decimals: int | None = None  # of `difference_text`; None: no number is shown
     baseline_source: Source | None = None  # position of the value in the log; None: not from a log
     candidate_source: Source | None = None
     allowed: str = ""  # why the comparison's config allows this row to change; empty: it does not
@@ -171,6 +176,50 @@ class ArmSummary(Frozen):
         return self.cause_of_death is not None or RunEnd(exit_code=self.exit_code).has_died
 
 
+class Death(Frozen):
+    """An arm that died."""
+
+    message: str  # one sentence, with the cause
+    claim: str = ""  # who died, and when; empty if the log names no cause
+
+
+class DecidingRow(Frozen):
+    """A row that decides the verdict."""
+
+    metric: str
+    shown: str  # its title with its effect or values: "Step time, steady +5.1 %"
+    verdict: Verdict
+    is_result: bool  # whether the row tells what was computed, not what it cost
+
+
+class FailedCheck(Frozen):
+    """A floor that does not hold although every judged row is the same."""
+
+    name: str
+    evidence: str
+
+
+class Conclusion(Frozen):
+    """The overall verdict: `died` decides, else `blocked`, else `uncovered` or `rows`, else the proof."""
+
+    verdict: Verdict = "unknown"
+    arms: tuple[str, str] = ("", "")  # labels of the baseline and of the candidate
+    died: tuple[Death, ...] = ()
+    blocked: str = ""  # the message of the first finding that blocks the verdict
+    uncovered: str = ""  # why it is unknown whether the change ran
+    rows: tuple[DecidingRow, ...] = ()
+    by_one_run: bool = False  # whether one run of each arm decides a row
+    host: str = ""  # explains a time difference of one program
+    function: str = ""  # proof: both steps compute one function
+    held: tuple[str, ...] = ()  # proof: the floors that hold
+    failed: FailedCheck | None = None
+    qualified: tuple[str, ...] = ()  # the messages of the findings that qualify the verdict
+    note: Literal["", "one commit", "no file", "no file that is read"] = ""  # how little the code differs
+    versions: tuple[str, ...] = ()  # names of both versions, for the note
+    launched: bool = True  # False: a program does not fit, so nothing was launched
+    not_tried: str = ""  # what an untrained comparison leaves out
+
+
 class GateResult(Frozen):
     """Whether a comparison passes the gate of its command: the questions that count."""
 
@@ -192,6 +241,7 @@ class ComparisonRecord(Frozen):
     candidate: ArmSummary
     verdict: Verdict
     headline: str  # one sentence with the verdict and its reason
+    conclusion: Conclusion = Conclusion()  # the same as fields
     findings: tuple[Finding, ...]
     rows: tuple[MetricDiff, ...]
     absent: tuple[str, ...] = ()  # titles of rows that are omitted, because neither arm has a value

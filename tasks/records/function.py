@@ -58,6 +58,7 @@ class FunctionComparison(Frozen):
 
     answer: FunctionAnswer
     sentence: str  # the answer with its figure; why, if it was not evaluated
+    claim: str = ""  # of another function: the answer alone
     results: int = 0  # number of compared floating-point results of a step
     states: tuple[str, ...] = ()  # names of the compared steps
     swept: tuple[str, ...] = ()  # names of the states that no run reached, at which both steps were compared, too

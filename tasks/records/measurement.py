@@ -33,6 +33,18 @@ class Measurement(Frozen):
         return found.problem if found is not None else ""
 
 
+class Measurements(Frozen):
+    """The evidence of the experiments on two arms: of each kind the measurement that counts; None: not tried."""
+
+    function: FunctionComparison | None = None  # whether both steps compute one function
+    turns: ProgramTimes | None = None  # step times of both programs in turns
+    host: HostTimes | None = None  # both host loops without their program
+    data: DataComparison | None = None  # the batches of both recorded steps
+
+
+NOTHING = Measurements()
+
+
 class EvidenceLine(Frozen):
     """A measurement, or the runs, as the page lists it."""
 

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
-from tasks.records.compared_case import Verdict
+from tasks.records.compared_case import Conclusion, Verdict
 from tasks.records.plan import ArmOverrides
 
 COUNTED = ("regressed", "changed", "failed")  # outcomes of a cell that make its night bad
@@ -68,6 +68,7 @@ class CellResult(Frozen):
     died: bool = False  # an arm died
     page: str = ""  # address of the comparison's page
     seconds: float = 0.0  # duration
+    conclusion: Conclusion | None = None  # the verdict as fields; None if the comparison could not be made
 
     @property
     def word(self) -> Outcome:

@@ -83,13 +83,24 @@ def show_interval(estimate: float, low: float, high: float, limit: float = inf) 
     """
     if tells_nothing(low, high):
         return f"{show_share(estimate, 1)} % (not known to a factor of 2)"
+    decimals = _decimals(estimate, low, high, limit)
+    texts = [show_share(share, decimals) for share in (estimate, low, high)]
+    return f"{texts[0]} % ({texts[1]} … {texts[2]})"
+
+
+def show_estimate(estimate: float, low: float, high: float, limit: float = inf) -> str:
+    """Return the relative change of `show_interval` without its interval: `-6.6 %`."""
+    decimals = 1 if tells_nothing(low, high) else _decimals(estimate, low, high, limit)
+    return f"{show_share(estimate, decimals)} %"
+
+
+def _decimals(estimate: float, low: float, high: float, limit: float) -> int:
     half = 100 * (high - low) / 2
     decimals = max(1, ceil(-log10(half))) if half > 0 else 1
     beyond = [100 * abs(share) for share in (estimate, low, high) if abs(share) > limit]
     while decimals < MAX_DECIMALS and any(round(share, decimals) <= 100 * limit for share in beyond):
         decimals += 1
-    texts = [show_share(share, decimals) for share in (estimate, low, high)]
-    return f"{texts[0]} % ({texts[1]} … {texts[2]})"
+    return decimals
 
 
 def show_share(share: float, decimals: int = 1) -> str:

@@ -12,7 +12,7 @@ import pydantic
 from prefect import Flow, get_run_logger
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
-from prefect.exceptions import FailedRun
+from prefect.exceptions import CancelledRun, FailedRun
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import BaseModel
@@ -20,7 +20,7 @@ from pydantic_core import to_jsonable_python
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.diff.compare_runs import exit_status
+from tasks.diff.exit_status import exit_status
 from tasks.diff.next_step import find_deciding_row
 from tasks.publish.content.brief import short_title, tell_gate
 from tasks.publish.content.row_values import show_percent, show_values
@@ -144,8 +144,8 @@ def _tell_row(row: MetricDiff) -> str:
 
 
 def _is_no_verdict(record: logging.LogRecord) -> bool:
-    """Return False for log records with the traceback of a FailedRun: the flow returned a Failed state on purpose."""
-    return not (record.exc_info and isinstance(record.exc_info[1], FailedRun))
+    """Return False for log records with a traceback that Prefect makes of a state: the flow returned it on purpose."""
+    return not (record.exc_info and isinstance(record.exc_info[1], FailedRun | CancelledRun))
 
 
 def log_result(lines: Iterable[tuple[str, str]]) -> None:

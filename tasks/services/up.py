@@ -23,7 +23,8 @@ from tasks.services.server import ServerError, answers
 from tasks.store.atomic import write_atomically
 
 ROOT = CONFIG_ROOT.parent
-PREFECT_FILE = Path("deployments") / "prefect.yaml"
+# in a clone, and in the wheel
+PREFECT_FILES = (ROOT / "deployments" / "prefect.yaml", ROOT / "configs" / "deployments" / "prefect.yaml")
 SERVER, WORKER = "server", "worker"
 POOL = "maxview"  # name of the work pool
 PLACE_FILE = "place.json"
@@ -73,7 +74,7 @@ def start_services(place: Place, say: Callable[[str], None]) -> None:
 
     set_up(POOL, say)
     deploy(settings)
-    say(f"deployments: as in {PREFECT_FILE}")
+    say(f"deployments: as in {find_prefect_file()}")
     set_up_automations(say, webhook=os.environ.get("MAXVIEW_WEBHOOK_URL"))
     _start(WORKER, ("worker", "start", "--pool", POOL, "--name", "maxview"), place.state, settings, say)
 
@@ -141,8 +142,6 @@ def _check(place: Place) -> None:
         problems.append(
             f"--host {place.host} lets other machines start programs here: set {AUTH}=user:password, or use 127.0.0.1"
         )
-    if not (ROOT / PREFECT_FILE).is_file():
-        problems.append(f"{ROOT / PREFECT_FILE} is missing: run maxview up from a checkout, not an installed package")
     if problems:
         raise ConfigError(problems)
 
@@ -175,9 +174,15 @@ def wait_for_server(place: Place, server: Kept) -> None:
         time.sleep(0.2)
 
 
+def find_prefect_file() -> Path:
+    """Return the file with the deployments."""
+    return next(path for path in PREFECT_FILES if path.is_file())
+
+
 def deploy(settings: Mapping[str, str]) -> None:
-    """Create or update every deployment in PREFECT_FILE. Raises ServerError with Prefect's output."""
-    argv = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(PREFECT_FILE)]
+    """Create or update every deployment in the file of deployments. Raises ServerError with Prefect's output."""
+    file = str(find_prefect_file())
+    argv = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", file]
     done = subprocess.run(
         argv, cwd=ROOT, env=dict(settings), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from flows.compare import run_until_decided
-from tasks.diff.compare_case import CaseRuns
+from tasks.diff.examine_case import CaseRuns
 from tasks.diff.repeat_rule import NextLook
 from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Event, Replanned
@@ -38,7 +38,7 @@ def test_runs_are_added_until_the_verdict_is_known() -> None:
 
     heard: list[Event] = []
     runs = tuple(RunRecord.model_construct(arm=arm) for arm in "xy")
-    first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=runs, cases=2)
+    first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=runs, cases=2, look=1)
     with EVENTS.heard_by(heard.append):
         result = run_until_decided(first, all_plans, look=look, decide=decide, run=run)
     assert result.case == "b"

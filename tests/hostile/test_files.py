@@ -13,7 +13,6 @@ from configs.read import read_yaml
 from configs.verdict_rules import load_verdict_rules
 from flows.cli.app import call_command
 from tasks.diff.compare_logs import archive
-from tasks.diff.compare_runs import diff
 from tasks.ingest.given_logs import read_pair
 from tasks.ingest.run_record import read_metrics
 from tasks.launch.backend import LaunchError
@@ -24,6 +23,7 @@ from tasks.store.atomic import StoreError
 from tasks.store.directories import RunDirectory
 from tasks.store.store import open_store
 from tasks.verify.array_index import parse_array
+from tests.sides import compare_sides
 from tests.wording.sentences import Wording
 
 
@@ -43,7 +43,7 @@ def test_a_record_cannot_name_another_log(write_log: Callable[..., Path], tmp_pa
         edit(directory.record, lambda document: document["record"].update(log=str(secret)))
     records = [record for directory in store.runs() if (record := directory.read_record()) is not None]
     assert [record.log for record in records] == [str(directory.log) for directory in store.runs()]
-    compared = diff(
+    compared = compare_sides(
         records[:1], records[1:], comparison="c", case="x", target="t", rules=load_verdict_rules("linen-vs-nnx", "cpu"),
     )  # fmt: skip
     page = publish_comparison(compared, store)

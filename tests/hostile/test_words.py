@@ -12,7 +12,7 @@ from tasks.resolve.plans import Request, resolve
 from tasks.store.atomic import StoreError
 from tasks.store.store import open_store
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 WORDS = (
     "$(touch ../owned)",

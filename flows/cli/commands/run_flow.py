@@ -48,7 +48,7 @@ def run_flow(
     Raises FlowError if the flow itself failed or published no comparison.
     """
     state, view = finish_flow(name, parameters)
-    from tasks.diff.compare_runs import exit_status
+    from tasks.diff.exit_status import exit_status
     from tasks.publish.terminal.floors_table import render_floors
     from tasks.publish.terminal.report import print_comparison
     from tasks.services.prefect_ui import VERDICT_STATES
@@ -158,9 +158,8 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
     done: pairs (comparison, case) to leave out, because they have a page already.
     """
     from tasks.diff.assemble_case import assemble_case
-    from tasks.diff.compare_case import compare_case, read_past_noise
-    from tasks.diff.evidence import add_evidence, with_evidence
-    from tasks.diff.suggested_commands import add_next
+    from tasks.diff.examine_case import examine, read_past_noise
+    from tasks.diff.judge_stored import judge_stored
     from tasks.ingest.run_record import adopt_run
     from tasks.publish.site.comparison_pages import publish_comparison
 
@@ -173,8 +172,7 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
         records = [adopt_run(record, plan) for plan, record in found]
         if (name, case) in done or len(records) < len(own):
             continue
-        runs = with_evidence(assemble_case(own, records, store, cases=cases), store)
-        result = add_next(compare_case(runs, past=read_past_noise(runs, store)), runs.runs, cases=cases)
-        result = add_evidence(result, store.comparison(result.comparison, result.case, result.id))
+        runs = assemble_case(own, records, store, cases=cases)
+        result = judge_stored(examine(runs, read_past_noise(runs, store)), runs.runs, store, cases=cases)
         pages.append(str(publish_comparison(result, store, runs.runs)))
     return pages

@@ -171,8 +171,8 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     ):
         states.append({"state": f"step {number}", "results": measure_results(steps[1].outputs, outputs, *results)})
         wide = results[1]
-        for arm, step, held, after in zip((baseline, candidate), steps, moving, (wide, results[3]), strict=True):
-            held |= {n for n, out in step.fed.items() if not np.array_equal(after[out], to_float64(arm.first[n]))}
+        for prepared, step, held, after in zip((baseline, candidate), steps, moving, (wide, results[3]), strict=True):
+            held |= {n for n, out in step.fed.items() if not np.array_equal(after[out], to_float64(prepared.first[n]))}
             held -= step.own_counters
         updates = [{"norm": distance(wide[n], 0.0), "update": distance(wide[n], old)} for n, old in weights.items()]
         weights = {n: wide[n] for n in weights}

@@ -2,9 +2,11 @@
 
 import linecache
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from html import escape
+from math import inf, isfinite, log10
 
 MAX_CODE, SHOWN = 60, 4
+SAME, OTHER = "#1a7f37", "#cf222e"  # colours in a notebook
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,17 @@ class Result:
         """Return the result in up to five lines."""
         return "\n".join(line for line in self._lines() if line)
 
+    def _repr_html_(self) -> str:
+        """Return the result as a notebook draws it: the word, its lines, and a bar for each result that differs."""
+        first, *lines = [line for line in self._lines() if line]
+        colour = SAME if self.same else OTHER
+        parts = [f'<p><b style="color:{colour}">{"=" if self.same else "≠"}</b> {escape(first)}</p>']
+        if self.gaps:
+            parts.append(f"<table>{''.join(map(_draw_gap, self.gaps[:SHOWN]))}</table>")
+        rows = [(line.strip()[:12].strip(), line.strip()[12:].strip()) for line in lines]
+        cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in rows)
+        return "".join(parts) + (f"<table>{cells}</table>" if cells else "")
+
     def explain(self) -> str:
         """Return one sentence: what differs, and where the difference begins."""
         if self.same:
@@ -128,8 +141,11 @@ class Result:
         return lines[:5]
 
 
-def _count(words: tuple[str, ...], name: str) -> str:
-    return f"{len(words)} {name}{'s'[: len(words) != 1]}"
+def _draw_gap(gap: Gap) -> str:
+    """Return the table's row of a result: its name, a bar on a logarithmic scale of 1e-16 to 1, its distance."""
+    share = 1.0 if not isfinite(gap.size) else min(max(1 + log10(max(gap.size, 1e-16)) / 16, 0.0), 1.0)
+    bar = f'<div style="width:{100 * share:.0f}px;height:8px;background:{OTHER}"></div>'
+    return f"<tr><td>{escape(gap.name)}</td><td>{bar}</td><td>{gap.size:.1e}</td></tr>"
 
 
 def _join(words: tuple[str, ...]) -> str:

@@ -369,7 +369,7 @@ def _is_uniform(value: Value) -> bool:
 
 def _name_slot(cycle: Cycle, places: Sequence[Place], values: Sequence[Sequence[Value]]) -> str:
     """Return a slot's name: of the step's argument, else a name with a role, else the first one."""
-    named = []
+    named: list[tuple[bool, bool, int, str]] = []
     for position, n in places:
         entry = cycle.entries[position]
         if entry.names and not entry.is_library:

@@ -97,6 +97,8 @@ class Tape:
         self.thread = 0
         self.bytes = 0
         self._known: dict[int, tuple[Any, int]] = {}  # id of a living array → (weak reference, value)
+        # id of an array of the host → (weak reference, segment, its values then, value)
+        self._hosts: dict[int, tuple[Any, int, Any, int]] = {}
         self._following: dict[tuple[Any, ...], list[tuple[Any, int]]] = {}  # (shape, type) → living results
         self.is_of_step = True  # whether only the step makes what depends on it
         self._busy = False
@@ -224,6 +226,10 @@ class Tape:
         if (found := self._find(leaf)) is not None:
             return found
         is_array = isinstance(leaf, jax.Array)
+        now = np.asarray(leaf) if isinstance(leaf, np.ndarray) else None
+        if now is not None and (held := self._hosts.get(id(leaf))) is not None and held[0]() is leaf:
+            if held[1] == self.segment and np.array_equal(held[2], now):  # the host may write into it in between
+                return self.values[held[3]]
         value = self._add(leaf, is_host=not is_array)
         value.is_plain = not is_array and not value.aval.shape
         if is_array:
@@ -235,6 +241,8 @@ class Tape:
                 if is_array:
                     self._remember(leaf, same)
                 return same
+        if now is not None:
+            self._hosts[id(leaf)] = weakref.ref(leaf), self.segment, np.array(now), value.number
         return value
 
     def _copy(self, value: Value, leaf: Any) -> None:

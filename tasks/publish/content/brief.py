@@ -17,6 +17,7 @@ from tasks.diff.host_rows import HOST_LOOPS
 from tasks.diff.ingest_command import UNNAMED
 from tasks.diff.metric_rows import NOT_JUDGED
 from tasks.diff.next_step import PER_STEP, find_deciding_row, find_time_row
+from tasks.diff.phrases.headlines import tell_dead, tell_result
 from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import COMPILED_PROGRAMS, MEMORY
@@ -60,6 +61,11 @@ TELLING = ("loss_per_step", *PER_STEP, "function", "parameters", "checkpoints")
 # rows whose verdict comes from both steps in float64, if these could be compared
 DECIDED_BY_FUNCTION = frozenset({"loss_per_step", "function", "values_per_step", "evaluations", "final_loss"})
 OF_KIND = {PROGRAM_TIME.name: " of the program", STEP_TIME.name: " of the runs", CPU_TIME.name: " in processor time"}
+# the time of a step as users know it, whichever level of the steps decides
+SHORT_TITLES = {
+    (STEP_TIME.name, STEP_TIME.title): "Step time of runs",
+    (STEP_TIME.name, STEP_TIME.middle): "Step time of runs, typical",
+}
 # metric -> the curve that shows it
 CURVES = {metric.name: metric.curve for metric in METRICS if metric.curve} | {FINAL_LOSS.name: LOSS.curve}
 
@@ -155,7 +161,7 @@ def make_brief(record: ComparisonRecord) -> Brief:
         sure=qualify_certainty(record, tell_certainty(record, row)),
         strips=strips,
         ticks=tuple(_list_ticks(record)) if _shows_ticks(record) else (),
-        deaths=tuple(_tell_death(record, arm, sentence) for _, arm in sides_of(record) if arm.has_died),
+        deaths=tuple(_tell_death(record, arm) for _, arm in sides_of(record) if arm.has_died),
         rows=rows,
         more=more,
         why=tell_why(record, row),
@@ -191,11 +197,10 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None) -> str:
 
     What both steps compute in float64 comes first, unless the verdict is about something else.
     """
-    headline = visible(record.headline.removesuffix(f"; {record.not_tried}"))
-    arms, _, rest = headline.partition(": ")
+    result = visible(tell_result(record.conclusion, whole=False))
     if record.has_died:
-        cause = next((arm.cause_of_death for _, arm in sides_of(record) if arm.has_died), None)
-        return f"{arms}: {cause.words}." if cause is not None and cause.words else f"{arms}."
+        dead = visible(tell_dead(record.conclusion)) or result
+        return f"{dead}: {words}." if (words := _find_cause(record)) else f"{dead}."
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
     known = "" if is_blocked else tell_function(record) or _tell_floors(record)
     if row is not None and row.metric in DECIDED_BY_FUNCTION and row.verdict == record.verdict and known:
@@ -204,7 +209,7 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if row is not None and not is_blocked and not others and row.effect is None and show_percent(row):
         return _as_sentence(f"{visible(row.title)} {show_values(row)}, {show_percent(row)}", known)
     if is_blocked or row is None or row.effect is None or row.metric not in PER_STEP or row.evidence == ONE_PROGRAM:
-        title = shorten_title(rest if " against " in arms and rest else headline).rstrip(".")
+        title = shorten_title(result).rstrip(".")
         return _as_sentence(*((title, known) if record.verdict in ("regressed", "changed") else (known, title)))
     allowed = f"; {threshold_text(row)} allowed" if threshold_text(row) else ""
     values = f"{show_values(row)}{allowed}"
@@ -218,6 +223,12 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None) -> str:
     percent = show_percent(row).lstrip("+-")
     step = "typical step" if row.level == "typical steps" else "step"
     return _as_sentence(f"{percent} {word} per {step}{OF_KIND[row.metric]} ({values})", known)
+
+
+def _find_cause(record: ComparisonRecord) -> str:
+    """Return the cause of the first death in words; empty if it has no words."""
+    cause = next((arm.cause_of_death for _, arm in sides_of(record) if arm.has_died), None)
+    return cause.words if cause is not None else ""
 
 
 def _tell_floors(record: ComparisonRecord) -> str:
@@ -243,7 +254,7 @@ def tell_function(record: ComparisonRecord) -> str:
         return f"the steps compute one function{rounding}"
     root = record.explanation.root if record.explanation is not None else None
     if root is None:
-        return visible(found.sentence.partition(";")[0])
+        return visible(found.claim)
     size = f", by up to {show_relative(max(gap.float64 for gap in found.gaps))}" if found.gaps else ""
     return f"another function{size}: {visible(root.sentence)}"
 
@@ -334,8 +345,7 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
         return ""
     blocking = [finding.message for finding in record.findings if finding.effect == "blocks"]
     if blocking:
-        found = visible(blocking[0])
-        return "" if found in visible(record.headline) else found
+        return "" if record.conclusion.blocked == blocking[0] else visible(blocking[0])
     programs = [floor.evidence for floor in record.floors if floor.name == "same program" and floor.holds is False]
     if row.metric == FUNCTION.name and record.function is not None and record.function.is_beyond_run and programs:
         return first_clauses(visible(programs[0]))  # no tensor of the recorded steps differs
@@ -415,7 +425,7 @@ def _list_ticks(record: ComparisonRecord) -> Iterator[Tick]:
     rows = {row.metric: row for row in record.rows if row.verdict == "same"}
     for metric in [metric for metric in TELLING if metric in rows][:MAX_TICKS]:
         threshold = threshold_text(rows[metric])
-        within = f" within {threshold}" if threshold.startswith("±") and metric in PER_STEP else ""
+        within = f" within {threshold}" if rows[metric].threshold and metric in PER_STEP else ""
         yield Tick(word="improved", text=f"{brief_row(rows[metric]).title}{within}")
 
 
@@ -454,20 +464,17 @@ def brief_row(row: MetricDiff) -> BriefRow:
 
 def short_title(row: MetricDiff) -> str:
     """Return the row's title; of a step time of runs, it names these instead of the level of the steps."""
-    title = visible(row.title)
-    if row.metric != STEP_TIME.name:
-        return title
-    return title.removesuffix(", steady").replace("Step time", "Step time of runs", 1)
+    return SHORT_TITLES.get((row.metric, row.title), visible(row.title))
 
 
-def _tell_death(record: ComparisonRecord, arm: ArmSummary, sentence: str) -> Death:
+def _tell_death(record: ComparisonRecord, arm: ArmSummary) -> Death:
     error = arm.cause_of_death
     cause = visible(error.words or error.type) if error is not None else "its log names no cause"
     lines = read_last_lines(arm)
     log = visible(arm.logs[error.run if error.run < len(arm.logs) else 0]) if error is not None and arm.logs else ""
     return Death(
         side=name_side(record, arm.name) or "",
-        cause="" if sentence.endswith(f": {cause}.") else cause,
+        cause="" if cause == _find_cause(record) else cause,
         message=visible(f"{error.type}: {error.message}") if error is not None else "",
         place=_join_places(error.place, f"line {error.line:,} of {log or 'its log'}") if error is not None else "",
         lines=lines[-LAST_LINES:],

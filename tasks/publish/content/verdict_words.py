@@ -4,10 +4,11 @@ An arm is one of the two compared versions.
 """
 
 import re
+from math import inf
 from typing import Literal, NamedTuple
 
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.diff.metric_rows import ABSENT, DIED, NOT_JUDGED
+from tasks.diff.metric_rows import ABSENT, DIED, NOT_JUDGED, show_difference
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.memory_metrics import MEMORY_METRICS
 from tasks.metrics.result_metrics import DATA, EVALUATION, FINAL_STATE, FIRST_CALL, FUNCTION, LOSS, ROUNDING, VALUES
@@ -196,7 +197,7 @@ def difference_text(row: MetricDiff) -> str:
     no interval, because the step time has it.
     """
     percent, difference = show_percent(row), visible(row.difference_text)
-    words = percent or round_numbers(difference) or "—"
+    words = percent or _round_difference(row) or "—"
     notes = []
     if row.effect_text and row.group == "ours":
         words = visible(row.effect_text)
@@ -213,18 +214,14 @@ def is_noise(row: MetricDiff) -> bool:
     return row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
 
 
-def round_numbers(text: str) -> str:
-    """Return the text with decimal numbers of 1 and more rounded to DIGITS significant digits, or to whole numbers."""
-
-    def round_one(match: re.Match[str]) -> str:
-        whole, decimals = match.groups()
-        digits = len(whole.replace(",", "").lstrip("0"))
-        kept = max(0, DIGITS - digits) if digits else len(decimals)
-        if kept >= len(decimals):
-            return match[0]
-        return f"{float(match[0].replace(',', '')):{',' if ',' in whole else ''}.{kept}f}"
-
-    return re.sub(r"(?<![\d.])(\d[\d,]*)\.(\d+)(?![\d.])", round_one, text)
+def _round_difference(row: MetricDiff) -> str:
+    """Return the difference in the metric's unit, with DIGITS significant digits, or whole if it has more."""
+    if row.difference is None or row.decimals is None or not 1 <= abs(row.difference) < inf:
+        return visible(row.difference_text)
+    printed = round(row.difference, row.decimals)
+    digits = len(str(int(abs(printed))))
+    decimals = min(row.decimals, max(0, DIGITS - digits))
+    return show_difference(printed, decimals, thousands="" if row.group == "maxview" else ",")
 
 
 def threshold_text(row: MetricDiff) -> str:

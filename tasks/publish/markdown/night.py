@@ -32,21 +32,28 @@ def night_markdown(record: NightRecord) -> str:
 
 
 def night_headline(record: NightRecord) -> str:
-    """Return a sentence with the number of bad cells and of trainers with bad twins; else of unknown, else all cells.
+    """Return the sign and the sentence of `tell_night`."""
+    return " ".join(tell_night(record))
 
-    Cells in quarantine are neither bad nor unknown here.
+
+def tell_night(record: NightRecord) -> tuple[str, str]:
+    """Return a sign, and a sentence with the number of bad cells and of trainers with bad twins.
+
+    Without any, the number of unknown cells, else of all cells. Cells in quarantine are neither bad nor unknown here.
     """
     total, bad = len(record.results), len(record.bad)
     if not total:
-        return "– nothing was compared"
+        return "–", "nothing was compared"
     if record.is_bad:
         parts = [f"{bad} of {total} comparisons need a look"] if bad else []
         for outcome, words in (("another", "compute another function"), ("failed", "were not evaluated")):
             if names := [one.comparison for one in record.twins if one.outcome == outcome]:
                 parts.append(f"twins of {', '.join(names)} {words}")
-        return f"✗ {' · '.join(parts)}"
+        return "✗", " · ".join(parts)
     unknown = sum(result.outcome == "unknown" for result in record.results if not result.cell.quarantine)
-    return f"? {unknown} of {total} comparisons are undecided" if unknown else f"✓ nothing regressed, {total} compared"
+    if unknown:
+        return "?", f"{unknown} of {total} comparisons are undecided"
+    return "✓", f"nothing regressed, {total} compared"
 
 
 def comment_markdown(record: NightRecord) -> str:

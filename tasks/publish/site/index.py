@@ -22,9 +22,10 @@ from pydantic import ValidationError, field_serializer, field_validator
 
 from configs.frozen import Frozen
 from tasks.diff.next_step import find_time_row
-from tasks.publish.markdown.night import night_headline
+from tasks.diff.phrases.headlines import tell_lead, tell_result
+from tasks.publish.markdown.night import night_headline, tell_night
 from tasks.records.compared_case import ComparisonRecord, Verdict
-from tasks.records.night import NightRecord, StoredChange
+from tasks.records.night import CellResult, NightRecord, StoredChange
 from tasks.records.text import shorten, visible
 from tasks.store.atomic import StoreError
 from tasks.store.nights import read_nights
@@ -69,6 +70,7 @@ class IndexedComparison(Frozen):
     baseline: str  # the ref or the arm, without its commit
     candidate: str
     died: bool = False  # whether an arm died
+    lead: int = 0  # characters of the headline before its reason
     effect: float | None = None  # of the step time: candidate / baseline − 1
     interval: tuple[float, float] | None = None  # ends of the 99 % interval of the effect
     allowed: float | None = None  # threshold of the effect
@@ -160,6 +162,8 @@ class IndexedCell(Frozen):
     owner: str = ""
     page: str = ""  # path of the result's page inside the store; empty without one
     headline: str = ""
+    short: str = ""  # of a death: the headline without the details of its cause
+    by_one_run: bool = False  # whether one run of each arm decides it
 
 
 class IndexedNight(Frozen):
@@ -168,7 +172,8 @@ class IndexedNight(Frozen):
     id: str
     target: str
     ended: str  # ISO 8601
-    headline: str
+    headline: str  # with its sign
+    told: str = ""  # without it
     cells: tuple[IndexedCell, ...]
     changes: tuple[StoredChange, ...] = ()  # the changes since the previous night on the same target
 
@@ -244,7 +249,8 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     low, high = (_round(row.effect_low), _round(row.effect_high)) if row else (None, None)
     return IndexedComparison(
         **record.model_dump(include={"comparison", "case", "id", "target", "created", "verdict"}),
-        headline=shorten_headline(record.headline),
+        headline=_shorten(tell_result(record.conclusion), MAX_HEADLINE_LENGTH),
+        lead=_measure(tell_lead(record.conclusion)),
         baseline=record.baseline.ref,
         candidate=record.candidate.ref,
         died=record.has_died,
@@ -258,10 +264,14 @@ def _round(share: float | None) -> float | None:
     return None if share is None or not math.isfinite(share) else float(f"{share:.3g}")
 
 
-def shorten_headline(headline: str, longest: int = MAX_HEADLINE_LENGTH) -> str:
-    """Return a headline, shortened to `longest` characters, without the beginning `A against B: ` if it has one."""
-    arms, _, rest = headline.partition(": ")
-    return textwrap.shorten(visible(rest if " against " in arms else headline), longest, placeholder=" …")
+def _shorten(text: str, longest: int) -> str:
+    """Return a text in one line, shortened to `longest` characters."""
+    return textwrap.shorten(visible(text), longest, placeholder=" …")
+
+
+def _measure(lead: str) -> int:
+    """Return the number of characters of a headline's beginning, as `_shorten` writes it."""
+    return len(" ".join(visible(lead).split())) + 1 if lead else 0
 
 
 def in_order(results: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
@@ -279,7 +289,7 @@ def place_nights(index: StoreIndex, records: Iterable[NightRecord]) -> StoreInde
 
 
 def _without_words(night: IndexedNight) -> IndexedNight:
-    less = {"headline": "", "owner": ""}
+    less = {"headline": "", "short": "", "by_one_run": False, "owner": ""}
     cells = (cell.replace(**(less | ({"page": ""} if cell.outcome == "same" else {}))) for cell in night.cells)
     return night.replace(cells=tuple(cells), changes=())
 
@@ -290,19 +300,27 @@ def _indexed(record: NightRecord) -> IndexedNight:
         target=record.plan.target,
         ended=record.ended,
         headline=night_headline(record),
+        told=tell_night(record)[1],
         changes=record.changes,
-        cells=tuple(
-            IndexedCell(
-                comparison=result.cell.comparison,
-                case=result.cell.case,
-                outcome=result.word,
-                quarantine=shorten(result.cell.quarantine, MAX_HEADLINE_LENGTH),
-                owner=result.cell.owner,
-                page=_name_of(result.page),
-                headline=shorten_headline(result.headline, MAX_NIGHT_HEADLINE),
-            )
-            for result in record.results
-        ),
+        cells=tuple(map(_index_cell, record.results)),
+    )
+
+
+def _index_cell(result: CellResult) -> IndexedCell:
+    found = result.conclusion
+    headline = _shorten(result.headline if found is None else tell_result(found), MAX_NIGHT_HEADLINE)
+    lead = _measure(tell_lead(found)) if found is not None else 0
+    return IndexedCell(
+        comparison=result.cell.comparison,
+        case=result.cell.case,
+        outcome=result.word,
+        quarantine=shorten(result.cell.quarantine, MAX_HEADLINE_LENGTH),
+        owner=result.cell.owner,
+        page=_name_of(result.page),
+        headline=headline,
+        # the log's own text: an error's type comes before its colon
+        short=headline[:lead] + headline[lead:].partition(": ")[0] if result.word == "died" else "",
+        by_one_run=found is not None and found.by_one_run,
     )
 
 

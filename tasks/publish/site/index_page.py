@@ -230,9 +230,8 @@ def _environment() -> Environment:
 
 
 def _why(item: IndexedComparison) -> str:
-    """Return the first clauses of the headline; if an arm died, those after the first colon: the cause of death."""
-    told = item.headline.partition(": ")[2] if item.died else item.headline.removeprefix("not comparable: ")
-    return first_clauses(told or item.headline)
+    """Return the first clauses of the headline's reason; if an arm died, of the cause of death."""
+    return first_clauses(item.headline[item.lead :] or item.headline)
 
 
 def _other_changes(night: IndexedNight) -> list[str]:

@@ -18,7 +18,7 @@ import pytest
 from tasks.services.server import EmbeddedServer, ServerError, answers
 from tests.wording.sentences import Wording
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[3]
 START = "import sys; from flows.cli.start import main; sys.argv[1:] = {words}; {before}; main()"
@@ -220,7 +220,7 @@ class Server:
 """
 
 
-@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("real", [False, True])
 def test_a_killed_embedded_server_is_restarted_at_its_address(
     clean_environment: dict[str, str],
     request: pytest.FixtureRequest,
@@ -332,7 +332,6 @@ def environment(clean_environment: dict[str, str], tmp_path: Path) -> dict[str, 
     return clean_environment | {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PREFECT_HOME": str(tmp_path)}
 
 
-@pytest.mark.long
 def test_an_idle_embedded_server_ends_after_its_last_use(environment: dict[str, str]) -> None:
     first, server = use_server(2.0, environment)
     second, again = use_server(2.0, environment)

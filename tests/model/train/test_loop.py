@@ -179,7 +179,6 @@ def test_the_run_folder_holds_checkpoints_metrics_and_proof(
     assert lines[-1]["loss"] < lines[0]["loss"]
 
 
-@pytest.mark.long
 def test_nnx_continues_a_linen_run_bit_for_bit(
     whole: "subprocess.CompletedProcess[str]", finish: Finish, folder: Path
 ) -> None:
@@ -220,7 +219,6 @@ def test_sigterm_saves_and_the_next_start_continues_bit_for_bit(
     assert_continued_bit_for_bit(folder, "stopped")
 
 
-@pytest.mark.long
 def test_a_kill_and_its_leftovers_do_no_harm(
     whole: "subprocess.CompletedProcess[str]", start: Start, finish: Finish, folder: Path
 ) -> None:
@@ -365,7 +363,6 @@ def on_small_disk(finish: Finish, folder: Path) -> Callable[..., list[str]]:
     return run
 
 
-@pytest.mark.long
 def test_a_full_disk_ends_the_run_and_keeps_the_saved_steps(
     whole: "subprocess.CompletedProcess[str]", on_small_disk: Callable[..., list[str]], folder: Path
 ) -> None:
@@ -374,7 +371,6 @@ def test_a_full_disk_ends_the_run_and_keeps_the_saved_steps(
     assert_continued_bit_for_bit(folder, "full")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "size", "changes"),
     [

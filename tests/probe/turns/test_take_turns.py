@@ -9,6 +9,8 @@ from maxview_probe.turns.paired_times import Rule
 from maxview_probe.turns.take_turns import Broken, Duet, TurnsSettings, make_draws, take_turns
 from maxview_probe.turns.timed_program import OutOfMemory, Turn
 
+pytestmark = pytest.mark.flows
+
 RULE = Rule(0.01, 0.015, 0.005)
 SEED = 3
 

@@ -18,7 +18,7 @@ from tasks.records.observation import PROGRAM
 from tasks.records.plan import Commit, RunPlan
 from tasks.store.store import Store, open_store
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 X = jax.ShapeDtypeStruct((4, 8), jnp.float32)
 

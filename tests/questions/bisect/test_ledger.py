@@ -19,7 +19,7 @@ from tasks.records.compared_case import Decision
 from tasks.records.plan import Commit, RunPlan
 from tasks.store.store import open_store
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 TIME = read_metric("Step time, steady")
 LOSS = read_metric("loss")

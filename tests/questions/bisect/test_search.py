@@ -14,7 +14,7 @@ from questions.bisect.terms import Finish, Line, SearchLimits
 from tasks.diff.noise import Noise
 from tasks.records.compared_case import Decision
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 spec = importlib.util.spec_from_file_location("simulated", Path(__file__).parent / "simulated.py")
 assert spec is not None

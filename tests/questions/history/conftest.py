@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from configs.verdict_rules import load_verdict_rules
-from tasks.diff.compare_runs import diff
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.log_reading import STEP_SCHEMA, Coverage, Environment, Memory, RunReading
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
 from tasks.store.store import Store, open_store
+from tests.sides import compare_sides
 
 
 def build_run(store: Store, name: str, *, arm: str, repeat: int, day: int, seconds: float, commit: str) -> RunRecord:
@@ -77,7 +77,7 @@ def night(store: Store) -> Callable[..., ComparisonRecord]:
             ]
             for arm, took in (("linen", seconds), ("nnx", candidate_s or seconds))
         ]
-        record = diff(
+        record = compare_sides(
             arms[0],
             arms[1],
             comparison="linen-vs-nnx",

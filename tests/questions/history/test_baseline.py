@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from configs.errors import ConfigError
-from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.diff.examine_case import CaseRuns, examine
+from tasks.diff.judge_case import judge
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.run import RunRecord
 from tasks.resolve.blessed import bless, blessed_runs, check_baselines
@@ -32,11 +33,11 @@ def candidate_of(record: ComparisonRecord, store: Store) -> RunRecord:
     return run
 
 
-def judge(run: RunRecord, store: Store, folder: str) -> ComparisonRecord:
+def compare(run: RunRecord, store: Store, folder: str) -> ComparisonRecord:
     """The comparison of a run with the blessed runs of its case."""
     assert run.plan is not None
     blessed = blessed_runs(run.plan, store, folder)
-    return compare_case(CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=(*blessed, run)))
+    return judge(examine(CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=(*blessed, run))))
 
 
 def test_a_blessed_run_equals_itself_and_no_path_of_its_machine_is_kept(
@@ -46,7 +47,7 @@ def test_a_blessed_run_equals_itself_and_no_path_of_its_machine_is_kept(
     path, _ = bless(record, store, "the first", folder)
     assert str(tmp_path) not in path.read_text()
     other = open_store(tmp_path / "another machine")
-    result = judge(candidate_of(record, store), other, folder)
+    result = compare(candidate_of(record, store), other, folder)
     assert next(row.verdict for row in result.rows if row.metric == "final_loss") == "same"
     assert not any(finding.effect == "blocks" for finding in result.findings)
     assert result.baseline.ref.startswith("blessed 20")
@@ -61,7 +62,7 @@ def test_another_loss_than_the_blessed_one_is_found(night: Night, store: Store, 
     run = candidate_of(night(2), store)
     steps = run.reading.steps.with_columns(loss=pl.col("loss") + pl.when(pl.col("step") > 2).then(0.5).otherwise(0.0))
     worse = run.replace(reading=run.reading.replace(steps=steps))
-    result = judge(worse, store, folder)
+    result = compare(worse, store, folder)
     assert result.divergence is not None
     assert (result.divergence.step, result.divergence.baseline, result.divergence.candidate) == (3, "7.500", "8.000")
 
@@ -82,7 +83,7 @@ def test_another_config_or_jax_than_the_blessed_one_is_a_finding(
     assert run.plan is not None
     environment = run.reading.environment.replace(jax=jax)
     now = run.replace(plan=run.plan.replace(config=config), reading=run.reading.replace(environment=environment))
-    (finding,) = [finding for finding in judge(now, store, folder).findings if finding.kind == kind]
+    (finding,) = [finding for finding in compare(now, store, folder).findings if finding.kind == kind]
     assert reported in finding.message
 
 

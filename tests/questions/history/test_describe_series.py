@@ -15,7 +15,7 @@ from tasks.records.compared_case import ComparisonRecord
 from tasks.store.store import Store
 from tests.wording.sentences import Wording, line_with
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 type Night = Callable[..., ComparisonRecord]
 

@@ -12,7 +12,8 @@ import pytest
 from questions.history.history_table import append_comparison, read_runs
 from questions.history.prior import differences_of_equal_runs, neighbour_differences, past_noise, past_of_history
 from questions.history.record_rows import HISTORY_SCHEMA
-from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.diff.examine_case import CaseRuns, examine
+from tasks.diff.judge_case import judge
 from tasks.records.compared_case import ComparisonRecord
 from tasks.store.store import Store
 
@@ -110,8 +111,8 @@ def test_earlier_comparisons_give_the_noise_of_the_next(store: Store, night: Nig
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(runs))
     past = past_of_history(case, store)
     assert set(past) == {"step_time_s", "step_time_quick_s"}
-    (known,) = [row for row in compare_case(case, past=past).rows if row.metric == "step_time_s"]
-    (alone,) = [row for row in compare_case(case).rows if row.metric == "step_time_s"]
+    (known,) = [row for row in judge(examine(case, past)).rows if row.metric == "step_time_s"]
+    (alone,) = [row for row in judge(examine(case)).rows if row.metric == "step_time_s"]
     # the stated noise of a CPU is 10 %, the history of this one shows 2 % at most
     assert (known.verdict, alone.verdict) == ("regressed", "unknown")
     assert known.effect == alone.effect == pytest.approx(0.2)

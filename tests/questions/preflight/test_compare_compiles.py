@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from configs.verdict_rules import load_verdict_rules
-from questions.preflight.compare_compiles import Compiled, compare_compiles, read_compile
-from tasks.diff.compare_runs import exit_status
+from questions.preflight.compare_compiles import Compiled, examine_compiles, read_compile
+from tasks.diff.exit_status import exit_status
+from tasks.diff.judge_case import judge
 from tasks.ingest.run_record import build_record
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.compiled import CompiledProgram, CompileError
@@ -39,13 +40,13 @@ def compiled(arm: str, sample: str, *, error: str = "") -> Compiled:
     return Compiled(run=run, program=program, text=text)
 
 
-def judge(baseline: Compiled, candidate: Compiled) -> ComparisonRecord:
+def compare(baseline: Compiled, candidate: Compiled) -> ComparisonRecord:
     rules = load_verdict_rules("linen-vs-nnx", "v6e-32")
-    return compare_compiles(baseline, candidate, comparison="linen-vs-nnx", case="01_base", rules=rules)
+    return judge(examine_compiles(baseline, candidate, comparison="linen-vs-nnx", case="01_base", rules=rules))
 
 
 def test_one_program_is_the_same() -> None:
-    record = judge(compiled("linen", "none"), compiled("nnx", "none"))
+    record = compare(compiled("linen", "none"), compiled("nnx", "none"))
     assert record.verdict == "same"
     assert exit_status([record]) == 0
     assert [(floor.name, floor.holds) for floor in record.floors] == [("same program", True)]
@@ -56,7 +57,7 @@ def test_an_arm_that_did_not_compile_disproves_no_floor() -> None:
     prints = broken.program.fingerprints
     assert prints is not None
     program = broken.program.replace(fingerprints=prints.replace(optimised=None))
-    record = judge(compiled("linen", "none"), broken.replace(program=program))
+    record = compare(compiled("linen", "none"), broken.replace(program=program))
     assert record.candidate.has_died
     assert record.floors == ()
 
@@ -86,7 +87,7 @@ def keyed(arm: str, key: str | None, taken_from: str | None) -> Compiled:
 def test_the_compiled_arms_are_named(
     linen: tuple[str | None, str | None], nnx: tuple[str | None, str | None], reported: str
 ) -> None:
-    record = judge(keyed("linen", *linen), keyed("nnx", *nnx))
+    record = compare(keyed("linen", *linen), keyed("nnx", *nnx))
     assert next(row for row in record.rows if row.metric == "compile_cpu_s").reason == reported
     shared = linen[0] is not None and linen[0] == nnx[0]
     assert record.floors[0].evidence == (reported if shared else "the compiler makes the same program of both")
@@ -96,17 +97,17 @@ def test_the_compiled_arms_are_named(
     ("sample", "row"), [("no-donation", "program_memory_gb"), ("gather-in-loop", "collective_bytes")]
 )
 def test_a_larger_cost_is_regressed_and_a_smaller_one_improved(sample: str, row: str) -> None:
-    worse = judge(compiled("linen", "none"), compiled("nnx", sample))
+    worse = compare(compiled("linen", "none"), compiled("nnx", sample))
     assert worse.verdict == "regressed"
     assert next(one for one in worse.rows if one.metric == row).verdict == "regressed"
-    better = judge(compiled("linen", sample), compiled("nnx", "none"))
+    better = compare(compiled("linen", sample), compiled("nnx", "none"))
     assert next(one for one in better.rows if one.metric == row).verdict == "improved"
     assert exit_status([worse]) == 1
 
 
 @pytest.mark.parametrize(("failed", "verdict"), [("nnx", "regressed"), ("linen", "unknown"), ("both", "unknown")])
 def test_a_program_that_does_not_fit_is_a_result_with_its_cause(failed: str, verdict: str, wording: Wording) -> None:
-    record = judge(
+    record = compare(
         *(compiled(arm, "none", error=OVERFLOW if failed in (arm, "both") else "") for arm in ("linen", "nnx"))
     )
     assert record.verdict == verdict
@@ -132,7 +133,7 @@ def test_a_program_that_does_not_fit_is_a_result_with_its_cause(failed: str, ver
 def test_a_program_larger_than_the_device_does_not_fit() -> None:
     right = compiled("nnx", "none")
     small = right.program.replace(hbm_bytes=2**20)
-    record = judge(compiled("linen", "none"), right.replace(program=small))
+    record = compare(compiled("linen", "none"), right.replace(program=small))
     assert next(one for one in record.rows if one.metric == "compiles").verdict == "regressed"
     assert record.programs is not None
     assert record.programs.unfit == ("nnx",)

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from configs.verdict_rules import load_verdict_rules
 from questions.history.record_rows import history_rows
-from questions.preflight.compare_compiles import Compiled, compare_compiles
+from questions.preflight.compare_compiles import Compiled, examine_compiles
+from tasks.diff.judge_case import judge
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.comparison_pages import read_packed_lines
@@ -42,7 +43,7 @@ def compiles() -> list[Compiled]:
 @pytest.fixture(scope="module")
 def record(compiles: list[Compiled]) -> ComparisonRecord:
     rules = load_verdict_rules("linen-vs-nnx", "v6e-32")
-    return compare_compiles(*compiles, comparison="linen-vs-nnx", case="01_base", rules=rules)
+    return judge(examine_compiles(*compiles, comparison="linen-vs-nnx", case="01_base", rules=rules))
 
 
 def test_the_page_links_a_difference_to_its_line(record: ComparisonRecord, tmp_path: Path) -> None:

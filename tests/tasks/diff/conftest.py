@@ -8,7 +8,6 @@ import pytest
 
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.compare_runs import diff
 from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointProof, Problem
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.log_reading import (
@@ -26,6 +25,7 @@ from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
 from tasks.records.run_end import LogError
 from tasks.records.shared_fields import Source
+from tests.sides import compare_sides
 from tests.tasks.publish.conftest import make_row, page_000, page_002, record_000, record_002  # noqa: F401  # fixtures
 
 type MakeRun = Callable[..., RunRecord]
@@ -130,14 +130,10 @@ def compare() -> Callable[..., ComparisonRecord]:
         given: dict[str, Any] = {
             "tolerances": load_tolerances("default"), "declared": frozenset({"pure_nnx"}), "effects": load_effects(),
         } | options  # fmt: skip
-        rest = {
-            key: given.pop(key)
-            for key in ("aa", "circumstances", "case", "checkpoints", "turns", "data")
-            if key in given
-        }
+        rest = {key: given.pop(key) for key in ("aa", "chance", "case", "checkpoints", "turns", "data") if key in given}
         rules = make_rules("Same?", **given)
         place: dict[str, Any] = {"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
-        return diff(sides[0], sides[1], rules=rules, **(place | rest))
+        return compare_sides(sides[0], sides[1], rules=rules, **(place | rest))
 
     return run
 

@@ -8,6 +8,7 @@ import pytest
 from configs.verdict_rules import load_effects
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings as find_all
+from tasks.diff.comparability import in_order
 from tasks.records.compared_case import Finding
 from tasks.records.log_reading import Coverage, Environment, Flops, UnreadLine
 from tasks.records.run import RunRecord
@@ -22,7 +23,7 @@ EFFECTS = dict(load_effects())
 
 
 def find_findings(arms: tuple[ArmRuns, ArmRuns], **options: Any) -> list[Finding]:
-    return find_all(arms, **({"effects": EFFECTS} | options))
+    return in_order(find_all(arms, **({"effects": EFFECTS} | options)))
 
 
 COMPLETE = Coverage(step_lines_seen=6, step_lines_parsed=6, complete=True)

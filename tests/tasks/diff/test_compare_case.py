@@ -9,8 +9,9 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.verdict_rules import Group, Tolerance, load_verdict_rules
-from tasks.diff.compare_case import CaseRuns, bits_differ, compare_case, may_differ_in_time
 from tasks.diff.decide_noisy import CHANCE, chance_of
+from tasks.diff.examine_case import CaseRuns, examine
+from tasks.diff.judge_case import judge
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.plan import CodeVersion, RunPlan
 from tasks.records.run import RunRecord
@@ -25,7 +26,7 @@ SAME_PROGRAM = {"program": {"stablehlo_sha256": "f00d" * 16}}
 
 
 def compare(*runs: RunRecord) -> ComparisonRecord:
-    return compare_case(CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=runs))
+    return judge(examine(CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=runs)))
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_cases_and_looks_share_the_chance_of_a_false_alarm(
     slow = [make_run("nnx", plan={}, seconds=SLOWER), make_run("linen", plan={}, seconds=EVEN)]
     words = []
     for cases in (1, 1000):
-        record = compare_case(case.replace(runs=tuple(slow), cases=cases, look=None))
+        record = judge(examine(case.replace(runs=tuple(slow), cases=cases, look=None)))
         words += [row.verdict for row in record.rows if row.metric == "step_time_s"]
     assert words == ["regressed", "unknown"]
 
@@ -79,7 +80,7 @@ def test_resolved_rules_survive_an_edited_file(pair: Callable[..., list[RunRecor
     tolerances = dict(plan.rules.tolerances) | {"step_time_s": Tolerance(relative=0.5, why="then")}
     then = plan.rules.replace(question="Then?", tolerances=tolerances)
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(pair()), rules=then)
-    record = compare_case(case)
+    record = judge(examine(case))
     (row,) = [row for row in record.rows if row.metric == "step_time_s"]
     assert (record.question, row.threshold_text) == ("Then?", "±50 %")
 
@@ -96,7 +97,7 @@ def test_settings_without_effect_are_frozen_with_the_request(
         for arm, rate in (("linen", 0.1), ("nnx", 0.2))
     ]
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(runs), rules=rules)
-    found = {finding.kind: finding.message for finding in compare_case(case).findings}
+    found = {finding.kind: finding.message for finding in judge(examine(case)).findings}
     assert "learning_rate" in found["inert"]
     assert found["inert"].endswith(": then")
     wording("findings", found["inert"])
@@ -139,7 +140,8 @@ def test_one_program_of_two_compilers_may_differ_in_time_and_bits(
     losses = [loss + 1e-3 for loss in LOSSES]
     nnx = run("nnx", losses, plan=plan, reading={"environment": software})
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=(linen, nnx))
-    assert (may_differ_in_time(case), bits_differ(case)) == (differ, differ)
+    needed = examine(case).needed
+    assert ("time" in needed, "function" in needed) == (differ, differ)
     digests["batch_digest"] = [3] * len(LOSSES)  # one program on data in another order: is it rounding?
     case = case.replace(runs=(linen, run("nnx", losses, plan=plan, reading={"environment": software})))
-    assert bits_differ(case)
+    assert {"function", "data"} <= examine(case).needed

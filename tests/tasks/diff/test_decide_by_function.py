@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
-from tasks.diff.compare_runs import diff
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.function import FunctionComparison, ResultGap, RoundingBand, RoundingError
 from tasks.records.log_reading import Environment, Flops
 from tasks.records.run import RunRecord
+from tests.sides import compare_sides
 
 type MakeRun = Callable[..., RunRecord]
 STEPS = 20
@@ -48,7 +48,7 @@ def judge(make_run: MakeRun) -> Callable[..., ComparisonRecord]:
             [run_on(count, arm, losses)]
             for count, arm, losses in zip(devices, ("linen", "nnx"), (CURVE, CURVE + np.asarray(gaps)), strict=True)
         ]
-        return diff(*sides, comparison="c", case="01_base", target="cpu", rules=rules, function=function)
+        return compare_sides(*sides, comparison="c", case="01_base", target="cpu", rules=rules, function=function)
 
     return run
 

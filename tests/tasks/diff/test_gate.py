@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.diff.compare_runs import exit_status
+from tasks.diff.exit_status import exit_status
 from tasks.diff.gate import judge_gate, read_gate
 from tasks.publish.content.brief import make_brief
 from tasks.publish.markdown.artifacts import summary_markdown

@@ -57,7 +57,7 @@ def test_the_duration_follows_from_the_runs(record_002: ComparisonRecord) -> Non
 
 def test_a_command_states_its_purpose(record_002: ComparisonRecord, make_row: MakeRow, wording: Wording) -> None:
     row = make_row("step_time_s", "Step time", ("1", "1.2", "0.2"), "regressed", "", effect=0.25)
-    row = row.replace(effect_text="+24.6 % (+22.1 … +27.0)", effect_low=0.22, effect_high=0.27)
+    row = row.replace(effect_text="+24.6 % (+22.1 … +27.0)", effect_short="+24.6 %", effect_low=0.22, effect_high=0.27)
     settled = record_002.replace(verdict="regressed", rows=(row,), findings=())
     purpose = made(settled, "repeat", runs=3).purpose
     assert "+24.6 %" in purpose

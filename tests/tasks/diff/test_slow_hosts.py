@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.diff.examine_case import CaseRuns, examine
+from tasks.diff.judge_case import judge
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.logs import watch
@@ -95,7 +96,7 @@ def compare(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
         arms = ArmOverrides(baseline="main", branch=branch, repository=str(repository))
         request = Request(comparison="main-vs-branch", repeats=1, overrides=OVERRIDES, arms=arms)
         records = tuple(train(plan) for plan in resolve(request, out, cache=cache))
-        return compare_case(CaseRuns(comparison="main-vs-branch", case="01_base", target="cpu", runs=records))
+        return judge(examine(CaseRuns(comparison="main-vs-branch", case="01_base", target="cpu", runs=records)))
 
     return run
 

@@ -8,7 +8,6 @@ import pytest
 
 from questions.history.record_rows import run_values
 from tasks.diff.decide_noisy import CHANCE
-from tasks.diff.time_rows import Circumstances
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.log_reading import Environment
 from tasks.records.run import RunRecord
@@ -67,7 +66,7 @@ def test_both_clocks_share_the_chance_of_a_false_alarm(
 
     def judged(chance: float) -> MetricDiff:
         sides = runs_of("linen", (0.0600, 0.0603, 0.0597)), runs_of("nnx", candidate)
-        return row_of(compare(*sides, circumstances=Circumstances(chance=chance)), "step_cpu_time_s")
+        return row_of(compare(*sides, chance=chance), "step_cpu_time_s")
 
     # 4.9 % from three agreeing pairs, stated noise 3 %, with 4 + 2 degrees of freedom:
     # t = 0.0488 / (3 % √(4 / 6) / √3) = 3.45, p = 0.0137

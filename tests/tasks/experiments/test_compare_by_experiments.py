@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from tasks.experiments.compare_by_experiments import Experiments, compare_by_experiments
+from tasks.diff.examine_steps import RecordedSteps, examine_steps
+from tasks.diff.judge_case import judge
 from tasks.publish.content.brief import make_brief, tell_certainty
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.terminal.report import render_brief
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.data import DataComparison, DataKind
 from tasks.records.explanation import ProgramExplanation
+from tasks.records.measurement import Measurements
 from tasks.records.observation import Observation, ObservedArray
 from tasks.records.plan import RunPlan, SharedStart
 from tasks.records.program_times import ProgramTimes, TimeRatio
@@ -51,10 +53,12 @@ def compare(
         )
         for plan, version, its in zip(plans, ("0.12.0", jaxlib), given, strict=True)
     ]  # fmt: skip
-    both = Experiments(
-        plans=(plans[0], plans[1]), observations=(observations[0], observations[1]), logs=("a/log", "b/log"), **found
-    )
-    return compare_by_experiments(both)
+    evidence = Measurements(**{name: found.pop(name) for name in Measurements.model_fields if name in found})
+    both = RecordedSteps(
+        plans=(plans[0], plans[1]), observations=(observations[0], observations[1]), logs=("a/log", "b/log"),
+        batches=evidence.data.steps if evidence.data else None, **found,
+    )  # fmt: skip
+    return judge(examine_steps(both), evidence)
 
 
 ONE_TEXT = ProgramExplanation(answer="same text", sentence="both arms lower the same StableHLO text", hashes=("a", "a"))

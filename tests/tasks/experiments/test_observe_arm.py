@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tasks.experiments.observe_arm import observe_arm
-from tasks.experiments.stand_in import keep_hardware
 from tasks.launch.local.process_group import build_environment, run_to_end
 from tasks.programs.source_lines import read_optimised
 from tasks.records.observation import OPTIMISED
 from tasks.records.plan import RunPlan
+from tasks.resolve.stand_ins import keep_hardware
 from tests.wording.sentences import Wording
 
 pytestmark = pytest.mark.flows

@@ -13,7 +13,6 @@ import pytest
 from rich.console import Console
 
 from configs.verdict_rules import load_verdict_rules
-from tasks.diff.compare_runs import diff
 from tasks.metrics.compute_facts import with_facts
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
 from tasks.publish.markdown.artifacts import summary_markdown
@@ -28,6 +27,7 @@ from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDiffer
 from tasks.records.log_reading import STEP_SCHEMA, Coverage, RunReading
 from tasks.records.night import NightPlan, NightRecord
 from tasks.records.run import RunRecord
+from tests.sides import compare_sides
 
 STEPS = 8
 ARRAYS = {"arrays": {"params/w": "d1g357"}}
@@ -77,7 +77,7 @@ def compare(change: Callable[[RunRecord], RunRecord] = lambda run: run, **more: 
     given = {"checkpoints": EQUAL} | more
     runs = [with_facts(change(make_run(arm))) for arm in ("linen", "nnx")]
     rules = load_verdict_rules("linen-vs-nnx", "cpu")
-    return diff([runs[0]], [runs[1]], comparison="linen-vs-nnx", case="01_base", target="cpu", rules=rules, **given)
+    return compare_sides([runs[0]], [runs[1]], rules=rules, **given)
 
 
 def marks_of(record: ComparisonRecord) -> set[str]:
@@ -145,7 +145,7 @@ def test_a_dead_run_proves_nothing_about_the_steps_that_it_lacks() -> None:
     reading = dead.reading.replace(steps=dead.reading.steps.head(4), exit_code=1)
     dead = dead.replace(metrics=dead.metrics.head(4), program={}, reading=reading)
     rules = load_verdict_rules("linen-vs-nnx", "cpu")
-    record = diff([living], [dead], comparison="linen-vs-nnx", case="01_base", target="cpu", rules=rules)
+    record = compare_sides([living], [dead], rules=rules)
     assert record.candidate.has_died
     # the living run restored a checkpoint of the other; both have proved checkpoints; the losses of common steps agree
     assert marks_of(record) == {"same checkpoint", "a proved checkpoint", "loss_per_step", "values_per_step"}

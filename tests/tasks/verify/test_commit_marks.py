@@ -17,7 +17,7 @@ from tasks.verify.commit_marks import check_commit
 from tasks.verify.layout import CheckpointError, Item, find_steps
 from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 
-pytestmark = pytest.mark.flows
+pytestmark = pytest.mark.long
 
 SAVER = Path(__file__).with_name("saver.py")
 

@@ -41,7 +41,9 @@ COMMON = {"cluster": "c", "project": "p", "zone": "us-east5-b", "image": "gcr.io
 
 def plan_of(argv: tuple[str, ...] = ("python", "train.py"), **changes: Any) -> RunPlan:
     fields: Object = {"run_name": "r", "case": "c", "arm": "a", "repeat": 0, "identity": "i", "directory": "/o"}
-    fields |= {"environment": {}, "config": {"steps": 3}, "origins": {}, "argv": argv}
+    fields |= {"environment": {}, "config": {"steps": 3}, "origins": {}, "argv": argv, "comparison": "m", "target": "t"}
+    fields |= {"trainer": "maxview", "backend": "jobset", "commit": None, "dirty": False, "versions": {}}
+    fields |= {"time_limit_s": 60}
     return RunPlan.model_construct(**(fields | changes))
 
 

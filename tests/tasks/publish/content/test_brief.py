@@ -164,7 +164,7 @@ def test_a_function_that_differs_beyond_the_run_alone_has_the_place_where_the_pr
 ) -> None:
     said = "another function: mu.w differs by 3 in float64 at a state that no run reached, weights × 0.001"
     row = make_row("function", "Function of the step", ("", "", ""), "changed", said)
-    another = FunctionComparison(answer="another", sentence=said, is_beyond_run=is_beyond_run)
+    another = FunctionComparison(answer="another", sentence=said, claim=said, is_beyond_run=is_beyond_run)
     update = {"rows": (row,), "verdict": "changed", "findings": (), "function": another, "floors": (OTHER_PROGRAM,)}
     why = make_brief(record_002.replace(**(update | {"explanation": None}))).why
     assert ("model/layers.py:32" in why) == is_beyond_run
@@ -176,11 +176,11 @@ def test_the_root_leads_and_its_commit_is_why(record_002: ComparisonRecord, make
     line = CodeLine(file=root.file, line=root.line, commit="f9ff970c4 Another epsilon")
     loss = make_row("loss_per_step", "Loss, step by step", ("8.79", "8.80", "0.01"), "changed", "the loss differs")
     gap = ResultGap(state="step 0", role="metric", meaning="loss", float64=0.1, as_run=0.1)
-    sentence = "another function: loss differs by 0.1 in float64; as run"
-    another = FunctionComparison(answer="another", sentence=sentence, gaps=(gap,))
+    claim = "another function: loss differs by 0.1 in float64"
+    another = FunctionComparison(answer="another", sentence=f"{claim}; as run", claim=claim, gaps=(gap,))
     found = {"rows": (loss,), "verdict": "changed", "findings": (), "function": another, "explanation": None}
     record = record_002.replace(**found)
-    assert make_brief(record).sentence == f"A{another.sentence[1:].partition('; ')[0]}."
+    assert make_brief(record).sentence == f"A{claim[1:]}."
     explanation = Explanation(headline=tensors.sentence, tensors=tensors, lines=(line,))
     brief = make_brief(record.replace(explanation=explanation))
     assert brief.sentence == f"Another function, by up to 10.0 %: {root.sentence}."

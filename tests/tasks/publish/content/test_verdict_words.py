@@ -1,11 +1,13 @@
 """Short reasons: complete clauses, for every kind of reason in a comparison."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.publish.content.verdict_words import difference_text, first_clauses, round_numbers, unbroken
+from tasks.diff.metric_rows import show_difference
+from tasks.publish.content.verdict_words import difference_text, first_clauses, unbroken
 from tasks.records.compared_case import MetricDiff
 
 
@@ -81,11 +83,23 @@ def test_a_count_stays_on_one_line() -> None:
     assert pieces == ["6.0", "(2\u00a0×\u00a0checkpoint,", "1\u00a0×\u00a0eval", "in", "2", "runs)"]
 
 
-def test_a_difference_has_at_most_six_significant_digits() -> None:
-    assert round_numbers("-1215.012") == "-1215.01"
-    assert round_numbers("+12,345.6789: +1.1 % (-54.0 … +122.3)") == "+12,345.7: +1.1 % (-54.0 … +122.3)"
-    assert round_numbers("-0.0007") == "-0.0007"  # a small number keeps all digits
-    assert round_numbers("0.12.0.1") == "0.12.0.1"  # a version is not a number
+@pytest.mark.parametrize(
+    ("difference", "decimals", "group", "words"),
+    [
+        (-1215.012, 3, "maxview", "-1215.01"),
+        (12345.6789, 4, "ours", "+12,345.7"),
+        (12345.6789, 4, "maxview", "+12345.7"),
+        (1234567.25, 2, "ours", "+1,234,567"),
+        (-0.0007, 4, "ours", "-0.0007"),  # a small number keeps all digits
+        (3.0, None, "ours", "—"),  # its values are texts
+    ],
+)
+def test_a_difference_has_at_most_six_significant_digits(
+    difference: float, decimals: int | None, group: Any, words: str, make_row: Callable[..., MetricDiff]
+) -> None:
+    text = show_difference(difference, decimals, thousands="" if group == "maxview" else ",")
+    row = make_row("stall_s", "Stalls", ("", "", text), "not judged", "")
+    assert difference_text(row.replace(difference=difference, decimals=decimals, group=group, unit="")) == words
 
 
 @pytest.mark.parametrize(

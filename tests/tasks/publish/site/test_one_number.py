@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.compare_runs import conclude
+from tasks.diff.conclude import decide_overall
 from tasks.diff.next_step import PER_STEP, find_time_row
+from tasks.diff.phrases.headlines import tell_headline
 from tasks.ingest.example_logs import example_pairs
 from tasks.publish.content.brief import make_brief
 from tasks.publish.content.row_values import show_percent
@@ -49,7 +50,13 @@ def with_other_times(record: ComparisonRecord) -> ComparisonRecord:
     """The record with the program's time and the processor's time beside the runs' time, by other numbers."""
     row = next(row for row in record.rows if row.metric == "step_time_s")
     others = [
-        row.replace(metric=name, title=title, effect=effect, effect_text=f"{100 * effect:+.1f} % (-1.0 … +9)")
+        row.replace(
+            metric=name,
+            title=title,
+            effect=effect,
+            effect_text=f"{100 * effect:+.1f} % (-1.0 … +9)",
+            effect_short=f"{100 * effect:+.1f} %",
+        )
         for name, title, effect in (
             ("program_step_s", "Step time of the program", 0.0666),
             ("step_cpu_time_s", "CPU time per step", 0.0777),
@@ -64,7 +71,7 @@ def test_a_headline_has_one_number(metric: str, records: list[ComparisonRecord])
     arms = (ArmRuns(name="a", label="main", runs=()), ArmRuns(name="b", label="x", runs=()))
     rows = [row.replace(verdict="regressed") for row in record.rows if row.metric in PER_STEP]
     rows.sort(key=lambda row: row.metric != metric)  # in any order
-    _, headline = conclude(arms, (), rows, ())
+    headline = tell_headline(decide_overall(arms, (), rows, ()))
     shown = find_time_row(rows, "regressed")
     assert shown is not None
     assert re.findall(PERCENT, headline) == [show_percent(shown)]

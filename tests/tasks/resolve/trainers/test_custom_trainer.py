@@ -14,7 +14,8 @@ import pytest
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from questions.nightly.plan_night import plan_night
-from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.diff.examine_case import CaseRuns, examine
+from tasks.diff.judge_case import judge
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment
@@ -122,9 +123,8 @@ def test_the_documents_trainer_is_trained_verified_and_compared(
         assert [(proof.step, proof.ok) for proof in record.proofs] == [(0, True), (3, True)]
         assert record.metrics is not None
         assert record.label.startswith(f"{ref} · ")
-    result = compare_case(
-        CaseRuns(comparison="main-vs-branch", case="01_base", target="cpu", runs=records, rules=plans[0].rules)
-    )
+    case = CaseRuns(comparison="main-vs-branch", case="01_base", target="cpu", runs=records, rules=plans[0].rules)
+    result = judge(examine(case))
     floors = {floor.name: (floor.holds, floor.evidence) for floor in result.floors}
     assert floors["same program"][0] is None
     wording("reasons", floors["same program"][1])

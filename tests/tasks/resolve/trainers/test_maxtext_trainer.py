@@ -17,8 +17,9 @@ from questions.invariants.invariants_options import InvariantsOptions
 from questions.invariants.twin_files import load_twins
 from questions.invariants.twin_plans import plan_twins
 from tasks.diff.arms import ArmRuns
-from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.diff.examine_case import CaseRuns, examine
 from tasks.diff.floors import floors_of
+from tasks.diff.judge_case import judge
 from tasks.diff.suggested_commands import options_of_arms
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
@@ -327,7 +328,7 @@ def test_runs_become_records_and_a_comparison(
         log = Path(record.log).read_text()
         assert f"started in {plan.directory}" in log  # not where packages of ours would be found
     runs = CaseRuns(comparison="maxtext-linen-vs-nnx", case="01_base", target="cpu", runs=records)
-    result = compare_case(runs)
+    result = judge(examine(runs))
     floors = {floor.name: (floor.holds, floor.evidence) for floor in result.floors}
     assert floors["same program"][0] is None
     wording("reasons", floors["same program"][1])

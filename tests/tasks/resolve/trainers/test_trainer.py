@@ -8,7 +8,8 @@ import pytest
 
 from configs import trainers
 from configs.read import CONFIG_ROOT
-from tasks.diff.compare_case import CaseRuns, compare_case
+from tasks.diff.examine_case import CaseRuns, examine
+from tasks.diff.judge_case import judge
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.logs import watch
@@ -44,7 +45,7 @@ def test_a_new_trainer_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [record.label for record in records] == ["slow · no commit", "fast · no commit"]
     assert [record.reading.steps["loss"].to_list() for record in records] == [[0.25], [0.5]]
     runs = CaseRuns(comparison="mine", case="01_base", target="cpu", runs=tuple(records), rules=plans[0].rules)
-    result = compare_case(runs)
+    result = judge(examine(runs))
     assert {floor.name for floor in result.floors if floor.evidence.startswith("the echo")} >= {"same program"}
 
 
