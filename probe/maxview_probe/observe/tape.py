@@ -227,9 +227,10 @@ class Tape:
             return found
         is_array = isinstance(leaf, jax.Array)
         now = np.asarray(leaf) if isinstance(leaf, np.ndarray) else None
-        if now is not None and (held := self._hosts.get(id(leaf))) is not None and held[0]() is leaf:
-            if held[1] == self.segment and np.array_equal(held[2], now):  # the host may write into it in between
-                return self.values[held[3]]
+        held = self._hosts.get(id(leaf)) if now is not None else None
+        # the host may write into its array between two calls
+        if held and held[0]() is leaf and held[1] == self.segment and np.array_equal(held[2], now):
+            return self.values[held[3]]
         value = self._add(leaf, is_host=not is_array)
         value.is_plain = not is_array and not value.aval.shape
         if is_array:
@@ -330,7 +331,8 @@ def install(tape: Tape) -> str:
         from jax._src import core, pjit, source_info_util  # no public hook sees a jitted call
 
         call, path, bind = pjit._pjit_call_impl_python, pjit._get_fastpath_data, core.EvalTrace.process_primitive
-        current = source_info_util.current
+        current: Any = source_info_util.current
+        eager: Any = core.EvalTrace
     except (ImportError, AttributeError) as error:
         return f"this JAX has no hook for calls: {describe_error(error)}"
 
@@ -377,6 +379,6 @@ def install(tape: Tape) -> str:
         )  # fmt: skip
 
     pjit._pjit_call_impl_python, pjit._get_fastpath_data = call_and_record, no_fast_path
-    core.EvalTrace.process_primitive = bind_and_record
+    eager.process_primitive = bind_and_record
     stages.Compiled.__call__ = run_and_record
     return ""
