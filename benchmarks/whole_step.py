@@ -23,8 +23,7 @@ from typing import NamedTuple
 from ruamel.yaml import YAML
 
 from benchmarks.machine import describe_machine
-from tasks.diff.cover_change import cover_loop
-from tasks.experiments.cycles import evaluated_recordings, have_cycles, say_evaluated
+from tasks.experiments.cycles import evaluated_recordings, have_cycles, name_gaps, say_evaluated
 from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.recordings import SIDES
 from tasks.experiments.same_data import compare_recorded
@@ -93,7 +92,7 @@ def judge(folder: Path) -> tuple[str, str]:
     chosen = evaluated_recordings(observations, recordings, cycles=cycles)
     evaluate_function(chosen, result, devices=1, steps=STEPS, say=lambda _: None)
     found = json.loads(result.read_text())
-    gaps = cover_loop(observations, cycles=cycles and "error" not in found)
+    gaps = name_gaps(observations, cycles=cycles and "error" not in found)
     said = say_evaluated(observations, ("baseline", "candidate")) if cycles else "the step alone"
     function = summarise_function(found | {"not_evaluated": gaps})
     data = compare_recorded(folder, lambda _: None)

@@ -10,8 +10,7 @@ from pathlib import Path
 import psutil
 
 from configs.environment import pass_on
-from tasks.diff.cover_change import cover_loop
-from tasks.experiments.cycles import evaluated_recordings, have_cycles, say_evaluated
+from tasks.experiments.cycles import evaluated_recordings, have_cycles, name_gaps, say_evaluated
 from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
@@ -105,11 +104,8 @@ def measure_functions(
         why, cycles = f"the whole cycle of the loop was not evaluated: {found['error']}", False
         evaluate_function(recordings, result, devices=devices, steps=steps, say=say)
         found = json.loads(result.read_text(encoding="utf-8"))
-    gaps = cover_loop(observations, cycles=cycles) + [why] * bool(why)
+    gaps = name_gaps(observations, cycles=cycles) + [why] * bool(why)
     roots = [_root(*one) for one in zip(plans, recordings, strict=True)]
-    problems = [one.cycle.problem for one in observations if one.cycle is not None and one.cycle.problem]
-    if gaps and not cycles:
-        gaps += [f"the cycle of the loop is not known: {one}" for one in dict.fromkeys(problems)]
     more = {"plans": identity, "not_evaluated": gaps, "roots": roots}
     more["cycle_doubts"] = [doubt for one in observations if cycles and one.cycle for doubt in one.cycle.doubts]
     more["evaluated"] = say_evaluated(observations, names) if cycles else ""

@@ -180,6 +180,9 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     _raise_if_lost(steps[1], [n for n in alone if n in moving[1]])
     found["other_period"] = len({step.record.get("period", 1) for step in steps}) > 1
     found["lost_state"] = _find_lost_state(steps, sources, moving if whole else None)
+    if found["lost_state"] and any("period" in step.record for step in steps):
+        lost = ", ".join(found["lost_state"][:3])
+        raise ValueError(f"only one arm's loop carries {lost} from cycle to cycle: their states differ")
     found |= {"types": list_float_types(step.text for step in steps), "devices": max(step.devices for step in steps)}
     if settings.curve_steps:
         say(f"running {settings.curve_steps} steps for the band of rounding")

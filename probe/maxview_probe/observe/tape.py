@@ -121,12 +121,8 @@ class Tape:
         numbers = {}
         arrays = []
         for key, (reference, number) in self._known.items():
-            array = reference()
-            if (
-                array is not None
-                and self.values[number].follows
-                and self.entries[self.values[number].maker or 0].is_library
-            ):
+            array, maker = reference(), self.values[number].maker
+            if array is not None and maker is not None and self.entries[maker].is_library:
                 arrays.append(array)
                 numbers[key] = number
         for key, path in find_paths(arrays).items():
@@ -229,7 +225,7 @@ class Tape:
         now = np.asarray(leaf) if isinstance(leaf, np.ndarray) else None
         held = self._hosts.get(id(leaf)) if now is not None else None
         # the host may write into its array between two calls
-        if held and held[0]() is leaf and held[1] == self.segment and np.array_equal(held[2], now):
+        if held and now is not None and held[0]() is leaf and held[1] == self.segment and np.array_equal(held[2], now):
             return self.values[held[3]]
         value = self._add(leaf, is_host=not is_array)
         value.is_plain = not is_array and not value.aval.shape
@@ -330,9 +326,11 @@ def install(tape: Tape) -> str:
     try:
         from jax._src import core, pjit, source_info_util  # no public hook sees a jitted call
 
-        call, path, bind = pjit._pjit_call_impl_python, pjit._get_fastpath_data, core.EvalTrace.process_primitive
+        hooks: Any = pjit
+        call, path = hooks._pjit_call_impl_python, hooks._get_fastpath_data
         current: Any = source_info_util.current
         eager: Any = core.EvalTrace
+        bind = eager.process_primitive
     except (ImportError, AttributeError) as error:
         return f"this JAX has no hook for calls: {describe_error(error)}"
 
