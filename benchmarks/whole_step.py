@@ -8,7 +8,6 @@ a word is wrong.
 """
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -23,11 +22,10 @@ from typing import NamedTuple
 from ruamel.yaml import YAML
 
 from benchmarks.machine import describe_machine
-from tasks.experiments.cycles import evaluated_recordings, have_cycles, name_gaps, say_evaluated
 from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.recordings import SIDES
 from tasks.experiments.same_data import compare_recorded
-from tasks.experiments.same_function import evaluate_function
+from tasks.experiments.same_function import evaluate_loops
 from tasks.observe.recorder import prepare_recorder, read_observation
 
 LOOPS = Path(__file__).parent / "loops"
@@ -87,14 +85,10 @@ def judge(folder: Path) -> tuple[str, str]:
     observations = read_observation(recordings[0]), read_observation(recordings[1])
     if any(one.step is None for one in observations):
         return "unknown", "; ".join(note for one in observations for note in one.notes)
-    cycles = have_cycles(observations)
-    result = folder / "function.json"
-    chosen = evaluated_recordings(observations, recordings, cycles=cycles)
-    evaluate_function(chosen, result, devices=1, steps=STEPS, say=lambda _: None)
-    found = json.loads(result.read_text())
-    gaps = name_gaps(observations, cycles=cycles and "error" not in found)
-    said = say_evaluated(observations, ("baseline", "candidate")) if cycles else "the step alone"
-    function = summarise_function(found | {"not_evaluated": gaps})
+    names = ("baseline", "candidate")
+    found = evaluate_loops(observations, recordings, folder / "function.json", names, steps=STEPS, say=lambda _: None)
+    function = summarise_function(found)
+    said = function.evaluated or "the step alone"
     data = compare_recorded(folder, lambda _: None)
     text = f"{function.sentence}; {said}; {'; '.join(function.not_evaluated)}"
     if function.answer == "another":
