@@ -27,7 +27,7 @@ def name_gaps(observations: Both[Observation], *, cycles: bool) -> list[str]:
     if cycles:
         return found
     known = [one.cycle for one in observations if one.cycle is not None]
-    found += [gap for one in known if one.is_written for gap in one.gaps]
+    found = [gap for one in known if one.is_written for gap in one.gaps] + found
     if found:
         found += [f"the cycle of the loop is not known: {one.problem}" for one in known if one.problem]
     return list(dict.fromkeys(found))
