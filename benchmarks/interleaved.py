@@ -51,7 +51,7 @@ from maxview_probe.evaluate.recorded_step import RecordedStep
 from maxview_probe.inject import START
 from maxview_probe.observe.observation_files import PROGRAM
 from maxview_probe.turns.paired_times import Interval, Rule, interval_at, is_decided, looks, ratio_of
-from tasks.diff.program_time_rows import STATED
+from tasks.diff.judge.program_time_rows import STATED
 from tasks.experiments.recordings import SIDES, record_arm
 
 CHANCE = 0.01
@@ -114,7 +114,7 @@ def take_turns(draw: Draw, rng: Rng, change: float) -> tuple[str, Interval, int]
 
 
 def name_verdict(found: Interval) -> str:
-    """Return "different", "same" or "unknown", as `tasks.diff.program_time_rows` decides."""
+    """Return "different", "same" or "unknown", as `tasks.diff.judge.program_time_rows` decides."""
     if (found.low > 0 or found.high < 0) and abs(found.effect) >= RULE.least:
         return "different"
     return "same" if is_decided(found, RULE) else "unknown"

@@ -26,8 +26,9 @@ from scipy import stats  # type: ignore[import-untyped]
 from benchmarks.machine import describe_machine
 from configs.frozen import Frozen
 from configs.verdict_rules import DeviceKind, load_effects, load_tolerances, make_rules
-from tasks.diff.arms import ArmRuns
-from tasks.diff.time_rows import Circumstances, step_time_row
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.circumstances import Circumstances
+from tasks.diff.judge.time_rows import step_time_row
 from tasks.metrics.compute_facts import with_facts
 from tasks.records.run import RunRecord
 from tasks.scrape.read_log import scrape_run

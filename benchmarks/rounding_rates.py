@@ -36,7 +36,7 @@ from maxview_probe.evaluate.compare_function import (
 )
 from maxview_probe.evaluate.match import match
 from maxview_probe.evaluate.recorded_step import RecordedStep, Slot
-from tasks.diff.decide_by_function import name_worse_rounding
+from tasks.diff.judge.decide_by_function import name_worse_rounding
 from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.recordings import SIDES, record_arms
 

@@ -19,7 +19,7 @@ import polars as pl
 from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.machine import describe_machine
-from tasks.diff.convergence import ConvergenceError, common_positions, judge_convergence, position_of, values_at
+from tasks.diff.judge.convergence import ConvergenceError, common_positions, judge_convergence, position_of, values_at
 from tasks.records.convergence import LossCurve
 
 TARGETS = {"flux1": 0.586, "llama2_70b_lora": 0.925, "llama31_8b": 3.3}  # evaluation losses at which MLPerf's runs stop

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from benchmarks.verdict_power import RULES, Rng, Values
 from benchmarks.verdict_regimes import PLAN
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.judge_case import judge
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.judge.judge_case import judge
 from tasks.records.run import RunRecord
 from tasks.scrape.read_log import scrape_run
 

@@ -28,9 +28,10 @@ from benchmarks.machine import describe_machine
 from configs.frozen import Frozen
 from configs.verdict_rules import DeviceKind, load_effects, load_noises, load_tolerances, make_rules
 from questions.history.prior import difference_of
-from tasks.diff.arms import ArmRuns, Arms
-from tasks.diff.noise import Past
-from tasks.diff.time_rows import Circumstances, decide_levels
+from tasks.diff.examine.arms import ArmRuns, Arms
+from tasks.diff.examine.circumstances import Circumstances
+from tasks.diff.examine.noise import Past
+from tasks.diff.judge.time_rows import decide_levels
 from tasks.metrics.merged_steps import refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME

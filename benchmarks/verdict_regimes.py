@@ -5,8 +5,9 @@
 A regime is a kind of machine with its noise. The verdict's rule was not tuned for these regimes: a GPU in one of two
 clock states, a GPU that throttles from a random step on, clocks that flip inside a run, arms on two TPU slices or two
 days, logs without tokens per second (which give the seconds more digits), step times with log-normal noise. Every trial
-draws new runs of both arms, rounds their times as a log prints them, and takes the verdict of `tasks.diff.time_rows`.
-Histories of 8 and 20 pairs are drawn from the same regime. A change slows every step of the candidate.
+draws new runs of both arms, rounds their times as a log prints them, and takes the verdict of
+`tasks.diff.judge.time_rows`. Histories of 8 and 20 pairs are drawn from the same regime. A change slows every step of
+the candidate.
 """
 
 import argparse
@@ -21,9 +22,10 @@ from benchmarks.verdict_power import RULES, TOKENS, Draw, Rng, Values, draw_past
 from benchmarks.verdict_power import Cell as Shape
 from configs.frozen import Frozen
 from configs.verdict_rules import DeviceKind
-from tasks.diff.arms import ArmRuns, Arms
-from tasks.diff.noise import Past
-from tasks.diff.time_rows import Circumstances, decide_levels
+from tasks.diff.examine.arms import ArmRuns, Arms
+from tasks.diff.examine.circumstances import Circumstances
+from tasks.diff.examine.noise import Past
+from tasks.diff.judge.time_rows import decide_levels
 from tasks.metrics.merged_steps import PRINTED_UNIT_S, refine_seconds
 from tasks.metrics.step_time_levels import find_levels
 from tasks.metrics.time_metrics import STEP_TIME

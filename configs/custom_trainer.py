@@ -13,6 +13,7 @@ from configs.schema import PLACE_KEYS, TrainConfig
 
 # placeholders besides config keys: the run's name, its folder, the program's folder, the Python of the arm
 OWN = ("run_name", "out", "checkout", "python")
+TYPED_MARK = "typed:"  # before the name of a comparison that stands for a command typed after `--`
 KEYS = tuple(key for key in TrainConfig.model_fields if key not in PLACE_KEYS)
 
 

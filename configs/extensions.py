@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 # Packages in questions/, in the order in which they act. They are imported by name, because nothing below them
 # may depend on them.
-EXTENSIONS = ("preflight", "explain", "bisect", "invariants", "history", "cross_restore", "nightly")
+EXTENSIONS = ("preflight", "explain", "bisect", "invariants", "history", "restores", "cross_restore", "nightly")
 
 
 @dataclass(frozen=True, kw_only=True)

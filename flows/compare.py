@@ -40,12 +40,12 @@ from flows.compare_steps import (
     watch_step,
 )
 from flows.publish_steps import comment_step, publish_case, summarise_step
-from tasks.diff.assemble_case import CaseSteps, assemble_case
-from tasks.diff.decide_noisy import chance_of
-from tasks.diff.examination import Examination
-from tasks.diff.examine_case import CaseRuns
-from tasks.diff.gate import GateRule, judge_gate, read_gate
-from tasks.diff.repeat_rule import NextLook, Patience
+from tasks.diff.examine.assemble_case import CaseSteps, assemble_case
+from tasks.diff.examine.circumstances import chance_of
+from tasks.diff.examine.examination import Examination
+from tasks.diff.examine.examine_case import CaseRuns
+from tasks.diff.judge.gate import GateRule, judge_gate, read_gate
+from tasks.diff.judge.repeat_rule import NextLook, Patience
 from tasks.experiments.host_loops import COST as HOST_COST
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
 from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation

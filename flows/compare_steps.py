@@ -15,10 +15,15 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from flows.step_parts import IO, show_link, show_text
-from tasks.diff.assemble_case import assemble_case, compare_kept, compare_saved
-from tasks.diff.convergence import judge_convergence
-from tasks.diff.cover_change import cover_programs
-from tasks.diff.evidence import (
+from tasks.diff.examine.assemble_case import assemble_case, compare_kept, compare_saved
+from tasks.diff.examine.cover_change import cover_programs
+from tasks.diff.examine.examination import Examination
+from tasks.diff.examine.examine_case import CaseRuns, case_id, examine, read_past_noise
+from tasks.diff.examine.examine_steps import RecordedSteps, examine_steps, starts_differ
+from tasks.diff.examine.floors import COMPILER_FLAGS
+from tasks.diff.examine.page_id import page_id
+from tasks.diff.judge.convergence import judge_convergence
+from tasks.diff.judge.evidence import (
     add_evidence,
     keep,
     keep_one_program,
@@ -26,15 +31,11 @@ from tasks.diff.evidence import (
     read_earlier_runs,
     read_kept,
 )
-from tasks.diff.examination import Examination
-from tasks.diff.examine_case import CaseRuns, case_id, examine, read_past_noise
-from tasks.diff.examine_steps import RecordedSteps, examine_steps, starts_differ
-from tasks.diff.floors import COMPILER_FLAGS
-from tasks.diff.judge_case import judge
-from tasks.diff.judge_stored import judge_stored
-from tasks.diff.page_id import page_id
-from tasks.diff.repeat_rule import NextLook, Patience, next_look
-from tasks.diff.suggested_commands import add_next_of_experiments
+from tasks.diff.judge.judge_case import judge
+from tasks.diff.judge.judge_stored import judge_stored
+from tasks.diff.judge.one_executable import decide_one_executable
+from tasks.diff.judge.repeat_rule import NextLook, Patience, next_look
+from tasks.diff.judge.suggested_commands import add_next_of_experiments
 from tasks.experiments.cycles import evaluated_recordings, have_cycles
 from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
@@ -240,7 +241,7 @@ def converge_step(
 
 def examine_runs(runs: CaseRuns, store: Store) -> Examination:
     """Examine a case's two arms, with the store's history of equal runs on the target."""
-    return examine(runs, read_past_noise(runs, store))
+    return decide_one_executable(examine(runs, read_past_noise(runs, store)))
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
@@ -331,7 +332,8 @@ def experiments_step(
         get_run_logger().warning("the programs are not compared: %s", error)
     flags = [[plan.environment.get(name) for name in COMPILER_FLAGS] for plan in here]
     compiler = (observations[0].software, flags[0]) == (observations[1].software, flags[1])
-    one = program is not None and program.answer == "same text" and compiler
+    # equal cycles are evaluated, too: that names their functions
+    one = program is not None and program.answer == "same text" and compiler and not cycles
     if one:
         keep_one_program(directory, only)
     if "time" in only and not one and keep_turns(read_kept(directory), limits.limit_s) is None:

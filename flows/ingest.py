@@ -10,7 +10,7 @@ from prefect.runtime import flow_run
 from flows.ingest_steps import diff_logs, scrape_logs_step
 from flows.publish_steps import publish_case
 from tasks.diff.compare_logs import LogArguments, check_words
-from tasks.diff.ingest_command import UNTITLED
+from tasks.diff.judge.ingest_command import UNTITLED
 from tasks.ingest.given_logs import assign_sides
 from tasks.resolve.options import IngestOptions
 from tasks.services.flow_names import show_name, unless_named

@@ -6,7 +6,7 @@ from prefect import task
 
 from flows.step_parts import IO
 from tasks.diff.compare_logs import LogArguments, archive, case_runs, compare_pair
-from tasks.diff.examine_case import read_past_noise
+from tasks.diff.examine.examine_case import read_past_noise
 from tasks.ingest.given_logs import open_arms
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.run import RunRecord

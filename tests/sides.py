@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from configs.verdict_rules import VerdictRules
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.judge_case import judge
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.judge.judge_case import judge
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.measurement import Measurements
 from tasks.records.run import RunRecord

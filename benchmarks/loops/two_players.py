@@ -10,7 +10,7 @@ import optax
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=12)
 args = parser.parse_args()
-WIDTH, NOISE, ROWS = 8, 4, 16
+WIDTH, NOISE, ROWS = 8, 4, 12
 optimizer = optax.adam(3e-3, b1=0.5)
 
 

@@ -19,6 +19,7 @@ from configs.extensions import load_extensions
 from flows.cli.examples import EXAMPLES, show_examples
 from flows.cli.interrupts import INTERRUPTED, say_interrupted
 
+SAVING_STEPS = 20  # calls of a typed command's step in which it must save, by default
 MAX_LINE = 2_000  # characters of a line of an error; longer ones are shortened
 MAX_ARGUMENT_LENGTH = 4_096  # characters; Linux limits a path to as many bytes
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
@@ -167,10 +168,12 @@ def check_command(words: Sequence[str]) -> None:
 
 def read_typed(words: list[str]) -> list[str]:
     """Return the words with the name of a comparison, or of a twin's file, in place of a command typed after `--`."""
-    if words[:1] not in (["compare"], ["invariants"]) or "--" not in words:
+    if words[:1] not in (["compare"], ["invariants"], ["restores"], ["verify"]) or "--" not in words:
         return words
     at = words.index("--")
     options, typed = words[1:at], words[at + 1 :]
+    if words[0] == "verify":
+        return read_restoring(options, typed)
     if options and not options[0].startswith("-"):
         raise ValueError(f"'{options[0]:.80}' names a comparison, and a command is typed after --: give one of them")
     from tasks.resolve.typed_command import write_typed, write_typed_twin
@@ -184,7 +187,22 @@ def read_typed(words: list[str]) -> list[str]:
     if steps is not None and (not steps.isdecimal() or not int(steps)):
         raise ValueError(f"--steps must be the number of steps of each run, got {steps!r:.40}")
     baseline = next((after for before, after in pairwise(options) if before == "--baseline"), "")
+    if words[0] == "restores":
+        limit = int(steps) if steps else SAVING_STEPS
+        return ["restores", write_typed(typed, limit, baseline=baseline), "--steps", str(limit), *options]
     return ["compare", write_typed(typed, int(steps) if steps else None, baseline=baseline), *options]
+
+
+def read_restoring(options: list[str], typed: list[str]) -> list[str]:
+    """Return the words of `verify CHECKPOINT --restored-by -- COMMAND`, with the command's comparison in its place."""
+    from configs.custom_trainer import TYPED_MARK
+    from tasks.resolve.typed_command import write_typed
+
+    if "--restored-by" not in options:
+        raise ValueError("a command after -- belongs to --restored-by: maxview verify CHECKPOINT --restored-by -- …")
+    at = options.index("--restored-by")
+    name = write_typed(typed, baseline="HEAD")
+    return ["verify", *options[: at + 1], f"{TYPED_MARK}{name}", *options[at + 1 :]]
 
 
 def take_option(options: list[str], name: str) -> str | None:

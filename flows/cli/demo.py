@@ -6,10 +6,10 @@ from pathlib import Path
 
 from configs.names import list_names
 from tasks.diff.compare_logs import LogArguments, archive, compare_pair
-from tasks.diff.compare_nights import finish_night
-from tasks.diff.decide import ONE_RUN
-from tasks.diff.ingest_command import UNTITLED
-from tasks.diff.next_step import make_step
+from tasks.diff.judge.compare_nights import finish_night
+from tasks.diff.judge.ingest_command import UNTITLED
+from tasks.diff.judge.next_step import make_step
+from tasks.diff.phrases.amounts import ONE_RUN
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.site.comparison_pages import publish_comparison

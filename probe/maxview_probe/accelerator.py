@@ -101,7 +101,7 @@ def fused_adam(weights: Any, gradients: Any, first: Any, second: Any, step: Any,
     w = w - RATE * (m / (1 - B1**step)) / below
     ends = np.cumsum([x.size for x in leaves])[:-1]
     parts = ([p.reshape(x.shape) for p, x in zip(jnp.split(a, ends), leaves, strict=True)] for a in (w, m, v))
-    return tuple(tree.unflatten(part) for part in parts)
+    return tuple(jax.tree.unflatten(tree, part) for part in parts)
 
 
 # ---------------------------------------------------------------- the rows
@@ -138,9 +138,9 @@ def rows_of_functions(*, small: bool) -> Iterator[Row]:
         return attend_in_blocks(q, k, v, 8, 1 + PLANTED)
 
     weights = {"a": floats(3, 64, 32), "b": floats(4, 32)}
-    state = weights, jax.tree.map(jnp.sin, weights), jax.tree.map(jnp.zeros_like, weights)
-    state += (jax.tree.map(lambda w: 1e-9 + 0 * w, weights), jnp.float32(1.0))
-    cases = [
+    moments = jax.tree.map(jnp.zeros_like, weights), jax.tree.map(lambda w: 1e-9 + 0 * w, weights)
+    state = (weights, jax.tree.map(jnp.sin, weights), *moments, jnp.float32(1.0))
+    cases: list[tuple[str, Callable[..., Any], Callable[..., Any], tuple[Any, ...], bool, bool]] = [
         ("attention in blocks", attend, blocks, given[0], True, True),
         ("attention in blocks, rescaled by 1 + 2e-4", attend, wrong, given[0], True, False),
         ("Adam of one vector", adam, fused_adam, state, False, True),

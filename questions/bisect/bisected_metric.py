@@ -3,8 +3,8 @@
 from configs.errors import ConfigError, suggest
 from configs.frozen import Frozen
 from questions.bisect.terms import MAX_RUNS_OF_POINT, Finish, SearchLimits, Train
-from tasks.diff.conclude import SHARE_A_VERDICT
-from tasks.diff.repeat_rule import undecided_rows
+from tasks.diff.judge.conclude import SHARE_A_VERDICT
+from tasks.diff.judge.repeat_rule import undecided_rows
 from tasks.metrics.program_metrics import MEMORY
 from tasks.metrics.result_metrics import CHECKPOINTS, END, FUNCTION, LOSS
 from tasks.metrics.table import BISECTED_TITLES

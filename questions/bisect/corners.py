@@ -14,8 +14,8 @@ from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy-stubs
 from configs.verdict_rules import Tolerance
 from questions.bisect.run_judge import RunJudge
 from questions.bisect.terms import WORSE
-from tasks.diff.effect import CONFIDENCE
-from tasks.diff.noise import Noise
+from tasks.diff.examine.noise import Noise
+from tasks.diff.judge.effect import CONFIDENCE
 from tasks.records.bisection import FactorEffect
 from tasks.records.compared_case import Decision, Verdict
 from tasks.records.text import show_interval

@@ -12,7 +12,7 @@ from questions.bisect.ledger import describe_program_change
 from questions.bisect.points import Span
 from questions.bisect.search import NOT_SURE, find_current_belief, mark_points
 from questions.bisect.terms import MAX_RUNS, WORSE, Finish, Judge, Line
-from tasks.diff.decide import show_duration
+from tasks.diff.phrases.amounts import show_duration
 from tasks.records.bisection import BisectedPoint, Bisection, FactorEffect
 from tasks.records.compared_case import Verdict
 from tasks.records.run import RunRecord

@@ -13,7 +13,7 @@ from scipy.special import fdtrc, stdtrit  # type: ignore[import-untyped]  # scip
 
 from questions.bisect.posterior import Belief
 from questions.bisect.terms import HALVES, WORSE, Judge, Line
-from tasks.diff.decide_noisy import CHANCE
+from tasks.diff.examine.circumstances import CHANCE
 from tasks.records.compared_case import Decision
 
 # Minimum runs of a suspect whose time is proven worse, and of each end if the verdict on a time is not worse, because

@@ -34,9 +34,9 @@ from questions.bisect.steps import (
 )
 from questions.bisect.terms import Finish, Line, SearchLimits, Train
 from questions.bisect.turns_judge import TurnsJudge
-from tasks.diff.assemble_case import complete_case
-from tasks.diff.examine_case import CaseRuns, read_past_noise
-from tasks.diff.noise import Past
+from tasks.diff.examine.assemble_case import complete_case
+from tasks.diff.examine.examine_case import CaseRuns, read_past_noise
+from tasks.diff.examine.noise import Past
 from tasks.launch.owners import forget
 from tasks.metrics.result_metrics import FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME

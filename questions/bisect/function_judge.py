@@ -5,7 +5,7 @@ from pathlib import Path
 
 from questions.bisect.posterior import ObservedRun
 from questions.bisect.run_judge import RunJudge
-from tasks.diff.examine_steps import run_of
+from tasks.diff.examine.examine_steps import run_of
 from tasks.experiments.recordings import record_arm
 from tasks.experiments.same_function import compare_functions
 from tasks.records.compared_case import Decision

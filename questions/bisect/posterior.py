@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.frozen import Frozen
-from tasks.diff.noise import Noise
+from tasks.diff.examine.noise import Noise
 
 TWICE = 0.1  # prior probability that the level changed at two points instead of one
 

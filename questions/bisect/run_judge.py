@@ -10,11 +10,11 @@ from configs.verdict_rules import DeviceKind, Tolerance
 from questions.bisect.bisected_metric import DIED, BisectedMetric
 from questions.bisect.posterior import ObservedRun
 from questions.bisect.terms import HALVES
-from tasks.diff.arms import ArmRuns
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.judge_case import judge
-from tasks.diff.noise import Noise, Past, learn_noise
-from tasks.diff.time_rows import find_device_kind
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.examine.noise import Noise, Past, learn_noise
+from tasks.diff.judge.judge_case import judge
+from tasks.diff.judge.time_rows import find_device_kind
 from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.result_metrics import CHECKPOINTS
 from tasks.metrics.table import BY_NAME

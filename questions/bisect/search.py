@@ -19,8 +19,8 @@ from questions.bisect.terms import (
     SearchLimits,
     Train,
 )
-from tasks.diff.decide_noisy import CHANCE
-from tasks.diff.noise import Noise
+from tasks.diff.examine.circumstances import CHANCE
+from tasks.diff.examine.noise import Noise
 from tasks.records.bisection import Mark
 from tasks.records.compared_case import Decision
 

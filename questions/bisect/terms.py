@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from configs.frozen import Frozen
 from questions.bisect.posterior import ObservedRun
-from tasks.diff.noise import Noise
+from tasks.diff.examine.noise import Noise
 from tasks.records.compared_case import Decision, Verdict
 
 HALVES = 2  # the comparison of the ends and that of the culprit each get half of the false-alarm probability

@@ -7,8 +7,8 @@ from pathlib import Path
 from configs.errors import ConfigError
 from questions.bisect.posterior import ObservedRun
 from questions.bisect.run_judge import RunJudge
-from tasks.diff.examine_steps import run_of
-from tasks.diff.program_time_rows import STATED, decide_program, tolerance_of_program
+from tasks.diff.examine.examine_steps import run_of
+from tasks.diff.judge.program_time_rows import STATED, decide_program, tolerance_of_program
 from tasks.experiments.interleave import LIMIT_S, interleave, limits_of
 from tasks.experiments.recordings import record_arm
 from tasks.records.compared_case import Decision

@@ -51,7 +51,7 @@ def explain(
         explanation = explanation.replace(repro=str(out))
         errors.print(f"repro kit: python {program}")
     if found.record is not None and found.store is not None:
-        from tasks.diff.next_step import follow_cause
+        from tasks.diff.judge.next_step import follow_cause
         from tasks.publish.site.comparison_pages import publish_comparison
 
         explained = found.record.replace(explanation=explanation)

@@ -13,6 +13,7 @@ from questions.explain.live_buffers import Buffer, compare_memory, count_allocat
 from questions.explain.profiles import GAP, ProfiledStep, compare_profiles, find_profile
 from questions.explain.tensors import compare_tensors
 from questions.explain.touched_lines import add_commits, find_refs
+from tasks.diff.examine.new_functions import find_own_jits
 from tasks.experiments.observe_arm import observe_arm, recorded_source
 from tasks.observe.shared_start import read_start
 from tasks.programs.compare_compiled import ProgramSide, compare_programs
@@ -21,7 +22,7 @@ from tasks.programs.program_work import analyse_program
 from tasks.programs.read_with_jax import read_with_jax
 from tasks.programs.source_lines import OptimisedProgram, read_optimised
 from tasks.records.compiled import CompiledProgram, InputArray, ProgramMemory
-from tasks.records.explanation import CodeLine, Explanation, MemoryExplanation, ProgramExplanation, TimeExplanation
+from tasks.records.explanation import Explanation, MemoryExplanation, ProgramExplanation, TimeExplanation
 from tasks.records.function import FunctionComparison
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM, Observation, TensorComparison
 from tasks.records.plan import RunPlan
@@ -254,10 +255,8 @@ def _explain_time(arms: Both[ObservedArm], programs: Both[OptimisedProgram]) -> 
 
 def name_compiles(spent: TimeExplanation, arms: Both[ObservedArm]) -> TimeExplanation:
     """Return the times with the line that jits a new function in the steps of one arm alone, if its host is slower."""
-    lines = [_find_jits(arm) for arm in arms]
-    known = [{(line.file, line.function) for line in found} for found in lines]
-    for side, found in enumerate(lines):
-        line = next((one for one in found if (one.file, one.function) not in known[1 - side]), None)
+    lines = find_own_jits((arms[0].observation, arms[1].observation))
+    for side, line in enumerate(lines):
         gap = next((row for row in spent.differences if row.what == GAP and row.sure), None)
         if line is None or gap is None or (gap.candidate_s > gap.baseline_s) != bool(side):
             continue
@@ -272,20 +271,6 @@ def name_compiles(spent: TimeExplanation, arms: Both[ObservedArm]) -> TimeExplan
         sentence = spent.sentence.replace(gap.sentence, row.sentence)
         return spent.replace(sentence=sentence, differences=differences)
     return spent
-
-
-def _find_jits(arm: ObservedArm) -> dict[CodeLine, int]:
-    """Return the lines that jit a new function object in at least every second step, with the number of objects."""
-    jits = arm.observation.loop.jits if arm.observation.loop is not None else ()
-    return {
-        CodeLine(file=short, line=line, function=function, path=path): count
-        for path, line, function, short, count in jits
-        if path and 2 * count >= _count_calls(arm)
-    }
-
-
-def _count_calls(arm: ObservedArm) -> int:
-    return arm.observation.loop.calls if arm.observation.loop is not None else 0
 
 
 def _say_headline(

@@ -7,7 +7,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from questions.explain.subjects import announce, explain_comparison, name_explainable_differences
-from tasks.diff.next_step import follow_cause
+from tasks.diff.judge.next_step import follow_cause
 from tasks.experiments.runnable_arms import wants_explanation
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.plan import RunPlan

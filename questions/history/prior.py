@@ -13,8 +13,8 @@ import polars as pl
 
 from questions.history.history_table import load_history
 from questions.history.record_rows import folder_name
-from tasks.diff.examine_case import CaseRuns
-from tasks.diff.noise import MIN_PAIRS, Past
+from tasks.diff.examine.examine_case import CaseRuns
+from tasks.diff.examine.noise import MIN_PAIRS, Past
 from tasks.metrics.table import METRICS
 from tasks.store.store import Store
 

@@ -17,7 +17,7 @@ import polars as pl
 from configs.comparison import load_comparison
 from configs.load import ConfigError
 from configs.read import CONFIG_ROOT
-from tasks.diff.setting_differences import own_config
+from tasks.diff.examine.setting_differences import own_config
 from tasks.metrics.compute_facts import facts_of_run
 from tasks.metrics.merged_steps import step_table
 from tasks.metrics.metric import Metric

@@ -26,7 +26,7 @@ from questions.invariants.invariants_options import InvariantsOptions
 from questions.invariants.page import place_record, read_matrices
 from questions.nightly.plan_night import find_new_regressions, name_culprit
 from questions.nightly.steps import finish_night_step, notify_night_step, plan_night_step, publish_night_step
-from tasks.diff.repeat_rule import Patience
+from tasks.diff.judge.repeat_rule import Patience
 from tasks.launch.owners import forget
 from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.night import comment_markdown, night_headline

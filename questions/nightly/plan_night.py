@@ -16,7 +16,7 @@ from configs.names import BLESSED, find, list_names
 from configs.nightly import PREVIOUS, Nightly, NightlyComparison, load_nightly
 from configs.read import CONFIG_ROOT, read_duration
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.diff.compare_nights import find_night_before
+from tasks.diff.judge.compare_nights import find_night_before
 from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord
 from tasks.records.plan import ArmOverrides
 from tasks.resolve.arm_config import find_unfit_cases

@@ -8,7 +8,7 @@ from prefect.events import emit_event
 from configs.extensions import find_functions
 from flows.step_parts import IO, show_text
 from questions.nightly.plan_night import plan_night
-from tasks.diff.compare_nights import finish_night
+from tasks.diff.judge.compare_nights import finish_night
 from tasks.publish.markdown.night import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.site.index_page import publish_night
 from tasks.records.night import NightPlan, NightRecord

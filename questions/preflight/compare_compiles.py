@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from configs.frozen import Frozen
 from configs.topologies import find_topology
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.diff.arms import ArmRuns, Arms, summarise
-from tasks.diff.comparability import KINDS_WITHOUT_RUNS, find_findings
-from tasks.diff.decide import decide_exact, show_percentage
-from tasks.diff.examination import Decided, Examination, Shown, Subject
-from tasks.diff.judge_case import judge
-from tasks.diff.metric_rows import Cells, is_unfilled, make_row, missing_decision, not_judged
-from tasks.diff.page_id import comparison_id
+from tasks.diff.examine.arms import ArmRuns, Arms, summarise
+from tasks.diff.examine.comparability import KINDS_WITHOUT_RUNS, find_findings
+from tasks.diff.examine.examination import Decided, Examination, Shown, Subject
+from tasks.diff.examine.page_id import comparison_id
+from tasks.diff.judge.decide import decide_exact, show_percentage
+from tasks.diff.judge.judge_case import judge
+from tasks.diff.judge.metric_rows import Cells, is_unfilled, make_row, missing_decision, not_judged
 from tasks.metrics.metric import Metric
 from tasks.metrics.program_metrics import COMPILE_TIME, COMPILES, GIB, KERNELS, PROGRAM_METRICS
 from tasks.programs.compare_compiled import ProgramSide, compare_programs, same_text

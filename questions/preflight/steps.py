@@ -6,7 +6,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from questions.preflight.compare_compiles import compare_case_compiled
-from tasks.diff.suggested_commands import add_next_of_compiles
+from tasks.diff.judge.suggested_commands import add_next_of_compiles
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.run import RunRecord
 from tasks.store.store import Store

@@ -3,5 +3,5 @@
 An arm is one side of a comparison: the runs of one of the two compared versions.
 
 In: `CaseRuns`: the runs of both arms. Out: `ComparisonRecord`.
-Read first: examine_case.py, judge_case.py.
+Read first: examine/examine_case.py, judge/judge_case.py.
 """

@@ -7,14 +7,14 @@ from configs.comparison import load_comparison, load_target
 from configs.frozen import Frozen
 from configs.names import list_names
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
-from tasks.diff.decide import ONE_RUN
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.ingest_command import UNNAMED, name_logs, options_of
-from tasks.diff.judge_case import judge
-from tasks.diff.next_step import make_step
-from tasks.diff.noise import MIN_PAIRS, Past
-from tasks.diff.same_code import IMPLEMENTATIONS
-from tasks.diff.setting_differences import IMPLEMENTATION_KEYS
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.examine.noise import MIN_PAIRS, Past
+from tasks.diff.examine.same_code import IMPLEMENTATIONS
+from tasks.diff.examine.setting_differences import IMPLEMENTATION_KEYS
+from tasks.diff.judge.ingest_command import UNNAMED, name_logs, options_of
+from tasks.diff.judge.judge_case import judge
+from tasks.diff.judge.next_step import make_step
+from tasks.diff.phrases.amounts import ONE_RUN
 from tasks.ingest.given_logs import LoggedArms, LoggedRun
 from tasks.ingest.log_causes import with_cause, with_place
 from tasks.metrics.compute_facts import with_facts

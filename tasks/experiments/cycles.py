@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from maxview_probe.observe.observation_files import CYCLE
-from tasks.diff.cover_change import cover_loop
+from tasks.diff.examine.cover_change import cover_loop
 from tasks.experiments.recordings import Both
 from tasks.records.observation import Observation
 

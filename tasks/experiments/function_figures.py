@@ -7,7 +7,7 @@ from math import atan2, hypot, inf, sqrt
 from typing import Any
 
 from maxview_probe.evaluate.limits import FAR, GROUP_SHARE, NOISE, SAME
-from tasks.diff.decide_by_function import CURVE_LIMIT, rounding_of_loss
+from tasks.diff.judge.decide_by_function import CURVE_LIMIT, rounding_of_loss
 from tasks.records.function import (
     FunctionComparison,
     FunctionPower,

@@ -11,8 +11,8 @@ from typing import Any
 from configs.frozen import Frozen
 from configs.verdict_rules import VerdictRules
 from maxview_probe.turns.turn_note import read_note, remove_note
-from tasks.diff.decide_noisy import chance_of
-from tasks.diff.program_time_rows import STATED, tolerance_of_program
+from tasks.diff.examine.circumstances import chance_of
+from tasks.diff.judge.program_time_rows import STATED, tolerance_of_program
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.launch.local.process_group import build_environment

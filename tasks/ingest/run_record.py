@@ -73,6 +73,7 @@ def build_record(
         start=read_start(plan),
         ran=read_ran(plan),
         crossing=directory.read_crossing(),
+        restored=directory.read_restored(),
         program=program,
         host_peak_b=read_host_peak(reading, directory.log),
         # unknown for a run with several attempts, because their compiled programs are in one folder

@@ -51,6 +51,11 @@ FINAL_STATE = Metric(
     rule="the trainer's digest of every array after the last step, over all runs", decimals=None,
     judged="proof", result=True, optional=True,
 )  # fmt: skip
+RESTORED = Metric(
+    name="restored", title="Restored", unit="", better="equal",
+    rule="first state of a run that is started again where it saved, array by array, against what was saved",
+    decimals=None, judged="proof", result=True, optional=True,
+)  # fmt: skip
 CHECKPOINTS = Metric(
     name="checkpoints", title="Checkpoints", unit="", better="equal",
     rule="committed and verified, of those announced", decimals=None, judged="proof", result=True, bisected=True,

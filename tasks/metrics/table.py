@@ -13,6 +13,7 @@ from tasks.metrics.result_metrics import (
     FIRST_CALL,
     FUNCTION,
     LOSS,
+    RESTORED,
     ROUNDING,
     VALUES,
 )
@@ -21,7 +22,7 @@ from tasks.metrics.time_metrics import TIME_METRICS
 METRICS = (
     END, *MAXVIEW_METRICS, *TIME_METRICS, DATA, LOSS, FUNCTION, CHANGE, FIRST_CALL, EVALUATION, VALUES, ROUNDING,
     FINAL_STATE,
-    *STEP_PROGRAM_METRICS, *MEMORY_METRICS, CHECKPOINTS,
+    *STEP_PROGRAM_METRICS, *MEMORY_METRICS, CHECKPOINTS, RESTORED,
 )  # fmt: skip
 BISECTED_TITLES = {metric.name: metric.title for metric in METRICS if metric.bisected}  # id → title
 BY_NAME = {metric.name: metric for metric in METRICS}

@@ -13,7 +13,7 @@ from tasks.observe.ran_lines import read_ran_lines
 from tasks.observe.recorder import prepare_recorder
 from tasks.records.change import RanLines
 from tasks.records.plan import RunPlan
-from tasks.records.run import START_FILE, START_FOLDER, StartReport
+from tasks.records.run import RESTORED, START_FILE, START_FOLDER, StartReport
 
 
 def with_recorder(plan: RunPlan) -> RunPlan:
@@ -44,7 +44,8 @@ def read_ran(plan: RunPlan) -> RanLines | None:
         return None
     if not settings_model(plan.backend).shares_files:
         return RanLines(problem="its runs are in pods, which have no common folder")
-    return read_ran_lines([Path(plan.directory) / START_FOLDER])
+    folder = Path(plan.directory)
+    return read_ran_lines([folder / START_FOLDER, *(folder / RESTORED / name for name in ("saves", "restores"))])
 
 
 def read_start(plan: RunPlan) -> StartReport | None:

@@ -26,6 +26,7 @@ class ArmOverrides(Frozen):
     repository: str | None = None  # folder or address of both refs; None: as in the file
     software: tuple[str, ...] = ()  # "ARM:jax==0.11.0", "ARM:project" or "ARM:/path/to/python"
     aa: bool = False  # a control: both arms must be the same commit
+    one_is_enough: bool = False  # the question is not about a difference: both arms may be the same commit
 
 
 class CodeVersion(Frozen):

@@ -13,9 +13,11 @@ from tasks.records.checkpoint_proof import CheckpointProof, CrossRestore
 from tasks.records.json_numbers import rows_from_json, rows_to_json
 from tasks.records.log_reading import RunReading, StepCompile
 from tasks.records.plan import RunPlan, Training
+from tasks.records.restored import Restored
 from tasks.records.run_facts import RunFacts
 
 START_FOLDER = "start"  # in a run's folder: the shared state and the report
+RESTORED = "restored"  # in a run's folder: the runs by which its restore was checked
 START_FILE = "start.json"  # the report in START_FOLDER
 
 
@@ -48,6 +50,7 @@ class RunRecord(Frozen):
     metrics: pl.DataFrame | None = None  # the trainer's JSON lines, in full precision; None without them
     start: StartReport | None = None  # None: the run did not load another arm's first state
     crossing: CrossRestore | None = None  # only of MaxText: maxview's trainer reports its cross restore in `program`
+    restored: Restored | None = None  # of its program, started again where it saved; None: not checked
     program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
     compiles: tuple[StepCompile, ...] = ()  # of the training step, from files that JAX wrote
     ran: RanLines | None = None  # lines of the trainer's checkout that it executed; None: without a checkout

@@ -10,7 +10,7 @@ from configs.frozen import Frozen
 def run_number() -> Any:
     """Return a pydantic field for a run's number within its arm (compared version), from 0; JSON omits 0.
 
-    A record from a single log has 0; `tasks/diff/arms.py` sets the number when it combines an arm's runs.
+    A record from a single log has 0; `tasks/diff/examine/arms.py` sets the number when it combines an arm's runs.
     """
     return Field(default=0, ge=0, exclude_if=lambda run: run == 0)
 

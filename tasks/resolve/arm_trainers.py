@@ -53,7 +53,7 @@ def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path)
         ref = where and problems.attempt(partial(resolve_version, where, arm.ref, cache))
         if where and ref:
             repositories[arm.name], refs[arm.name] = None if where == str(HERE) else where, ref
-    if comparison.has_refs and len(refs) == len(arms):
+    if comparison.has_refs and len(refs) == len(arms) and not options.one_is_enough:
         problems.lines += _check_control(arms, [refs[arm.name] for arm in arms], aa=options.aa)
     problems.raise_any()
     if refs:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from configs.names import default_cache
-from tasks.diff.decide import show_duration
+from tasks.diff.phrases.amounts import show_duration
 from tasks.records.plan import RunPlan
 from tasks.records.text import counted
 from tasks.store.atomic import StoreError, write_atomically

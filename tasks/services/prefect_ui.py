@@ -20,8 +20,8 @@ from pydantic_core import to_jsonable_python
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
-from tasks.diff.exit_status import exit_status
-from tasks.diff.next_step import find_deciding_row
+from tasks.diff.judge.exit_status import exit_status
+from tasks.diff.judge.next_step import find_deciding_row
 from tasks.publish.content.brief import short_title, tell_gate
 from tasks.publish.content.row_values import show_percent, show_values
 from tasks.publish.content.verdict_words import OUTCOMES, WORST_FIRST, outcome_of, tell_outcome

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from tasks.records.checkpoint_proof import CrossRestore
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.plan import RunHandle, RunPlan
+from tasks.records.restored import Restored
 from tasks.records.run import RunRecord
 from tasks.store.atomic import StoreError, explain_full, explain_little, write_atomically
 from tasks.store.documents import load_json, model_from_json, read_document
@@ -53,6 +54,7 @@ class RunDirectory:
     manifests = _Inside("manifests")
     record = _Inside("record.json")
     crossing = _Inside("cross_restore.json")
+    restored = _Inside("restored.json")
 
     @property
     def _name(self) -> str:
@@ -139,6 +141,16 @@ class RunDirectory:
         if not self.crossing.is_file():
             return None
         return CrossRestore.model_validate_json(self.crossing.read_text(encoding="utf-8"))
+
+    def write_restored(self, found: Restored) -> Path:
+        """Write what the run's program restores of what it saves, which becomes a part of the run's record."""
+        return write_atomically(self.restored, found.model_dump_json(indent=1) + "\n")
+
+    def read_restored(self) -> Restored | None:
+        """Return the result that `write_restored` wrote; None if it wrote none."""
+        if not self.restored.is_file():
+            return None
+        return Restored.model_validate_json(self.restored.read_text(encoding="utf-8"))
 
     def write_record(self, record: RunRecord) -> Path:
         """Write the record, as the last file of a run that has ended.

@@ -7,6 +7,7 @@ position in an optax chain; paths that become equal thereby are numbered.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from maxview_probe.observe.meaning import Place, meaning_of_array, number_equal
 from tasks.records.compared_checkpoints import ArrayRole
@@ -17,20 +18,32 @@ _NUMBER = re.compile(r"_(\d+)(?=\.|$)")
 _FIRST_AXES = (1, 0)  # layer axes to try first: MaxText's, then maxview's; the other axes follow
 
 
+class Shaped(Protocol):
+    """What pairing reads of an array besides its place."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
 @dataclass(frozen=True)
-class ArrayPair:
+class ArrayPair[T: Shaped]:
     """Arrays of one meaning: one per side, or a stacked array and the arrays of its layers. A side may be empty."""
 
     role: ArrayRole
     path: str  # the path without framework-specific parts
-    ours: tuple[ArraySpec, ...]
-    theirs: tuple[ArraySpec, ...]
+    ours: tuple[T, ...]
+    theirs: tuple[T, ...]
     layer_axis: int | None = None  # axis of the stacked array; None if neither side is stacked
 
 
-def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[ArrayPair]:
+def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[ArrayPair[ArraySpec]]:
     """Return the pairs of all arrays, parameters first; the pair of an array without a match has one empty side."""
-    left, right = _places(ours), _places(theirs)
+    return pair_places(_places(ours), _places(theirs))
+
+
+def pair_places[T: Shaped](left: Mapping[Place, T], right: Mapping[Place, T]) -> list[ArrayPair[T]]:
+    """Return the pairs of arrays with known places, as `pair_arrays` does."""
+    left, right = dict(left), dict(right)
     common = left.keys() & right.keys()
     pairs = [ArrayPair(*place, (left.pop(place),), (right.pop(place),)) for place in sorted(common)]
     pairs += _pair_stacks(left, right)
@@ -46,7 +59,7 @@ def _places(arrays: Iterable[ArraySpec]) -> dict[Place, ArraySpec]:
     return dict(zip(number_equal(meaning_of_array(spec.name) for spec in ordered), ordered, strict=True))
 
 
-def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpec]) -> list[ArrayPair]:
+def _pair_stacks[T: Shaped](scanned: dict[Place, T], unrolled: dict[Place, T]) -> list[ArrayPair[T]]:
     """Return the pairs of a stacked array and the arrays of its layers, and remove these arrays from the arguments."""
     layers: dict[Place, dict[int, Place]] = {}
     for place in unrolled:
@@ -68,7 +81,7 @@ def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpe
     return pairs
 
 
-def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec]) -> list[ArrayPair]:
+def _pair_spellings[T: Shaped](left: dict[Place, T], right: dict[Place, T]) -> list[ArrayPair[T]]:
     """Return the pairs of a layer's array in Linen (`layers_3.w`) and NNX (`layers.3.w`).
 
     Removes the paired arrays from the arguments.
@@ -94,7 +107,7 @@ def _stacks_of(path: str) -> list[tuple[str, int]]:
     return stacks
 
 
-def _layer_axis(scanned: ArraySpec, layers: Sequence[ArraySpec]) -> int | None:
+def _layer_axis(scanned: Shaped, layers: Sequence[Shaped]) -> int | None:
     shapes = {spec.shape for spec in layers}
     if len(shapes) != 1:
         return None
@@ -108,7 +121,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in name.split(".")]
 
 
-def first_difference(pairs: Sequence[ArrayPair]) -> str | None:
+def first_difference(pairs: Sequence[ArrayPair[ArraySpec]]) -> str | None:
     """Return a message about the first parameter that one side lacks or whose shapes differ; None if there is none.
 
     The message also has the number of the other such parameters, if any.
@@ -119,7 +132,7 @@ def first_difference(pairs: Sequence[ArrayPair]) -> str | None:
     return texts[0] + (f" (and {len(texts) - 1} more)" if len(texts) > 1 else "")
 
 
-def _describe(pair: ArrayPair) -> str | None:
+def _describe(pair: ArrayPair[ArraySpec]) -> str | None:
     sides: Mapping[str, tuple[ArraySpec, ...]] = {"here": pair.ours, "there": pair.theirs}
     for side, specs in sides.items():
         if not specs:

@@ -158,7 +158,7 @@ def _find_lacking(paths: Sequence[str | os.PathLike[str]], common: int) -> tuple
 
 def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None) -> CheckpointDifference:
     started = time.monotonic()
-    left, right = _open_tree(step), _open_tree(its)
+    left, right = open_tree(step), open_tree(its)
     pairs = pair_arrays(left.arrays, right.arrays)
     if different := first_difference(pairs):
         raise CheckpointError(
@@ -215,8 +215,8 @@ def _parent(found: Sequence[FoundStep]) -> epath.Path:
 
 
 @dataclass(frozen=True)
-class _Tree:
-    """The arrays of a step's training state. `side` opens the arrays; `sharding`: array name → sharding in words."""
+class SavedTree:
+    """The arrays of an item of a step. `side` opens the arrays; `sharding`: array name → sharding in words."""
 
     arrays: tuple[ArraySpec, ...]
     side: CheckpointSide
@@ -224,7 +224,13 @@ class _Tree:
     committed_at: str | None
 
 
-def _open_tree(found: FoundStep) -> _Tree:
+def open_tree(found: FoundStep) -> SavedTree:
+    """Return the training state of a step, its largest item: others have for example the position in the data."""
+    return max(open_trees(found), key=lambda tree: sum(spec.decoded_bytes for spec in tree.arrays))
+
+
+def open_trees(found: FoundStep) -> list[SavedTree]:
+    """Return the items of a step that hold arrays. Raises CheckpointError for an unfinished or damaged one."""
     folder = found.path
     verification = Verification(found, manifest_path(folder), "none", deep=False, on_progress=None)
     proof = verification.run()
@@ -233,15 +239,15 @@ def _open_tree(found: FoundStep) -> _Tree:
         raise CheckpointError(f"{folder}: {message if path == '.' else f'is not complete: {path} {message}'}")
     if not verification.indexes:
         raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")
-    # The largest item is the training state. Other items are small, e.g. the position in the training data.
-    item, index = max(verification.indexes, key=lambda one: sum(spec.decoded_bytes for spec in one[1].arrays.values()))
-    place = folder / item.prefix
-    return _Tree(
-        tuple(index.arrays.values()),
-        CheckpointSide(place, low_load_context()),
-        _read_sharding(place),
-        proof.committed_at,
-    )
+    return [
+        SavedTree(
+            tuple(index.arrays.values()),
+            CheckpointSide(folder / item.prefix, low_load_context()),
+            _read_sharding(folder / item.prefix),
+            proof.committed_at,
+        )
+        for item, index in verification.indexes
+    ]
 
 
 def _read_sharding(folder: epath.Path) -> dict[str, str]:
@@ -249,7 +255,7 @@ def _read_sharding(folder: epath.Path) -> dict[str, str]:
     shardings: dict[str, str] = {}
     try:
         content = read_metadata(folder / "_sharding")
-    except DamagedFile:  # the file is missing: `_open_tree` rejects damaged ones
+    except DamagedFile:  # the file is missing: `open_tree` rejects damaged ones
         return shardings
     for key, text in content.items():
         try:
@@ -277,7 +283,7 @@ def _name_sharding(layout: Mapping[str, Any]) -> str:
     return f"({', '.join(spec)}) over {mesh}" if sizes else "one device"
 
 
-def _make_job(pair: ArrayPair, left: _Tree, right: _Tree) -> Job | None:
+def _make_job(pair: ArrayPair[ArraySpec], left: SavedTree, right: SavedTree) -> Job | None:
     """Return the job that compares a pair, its stacked array first; None if a side is missing or the shapes differ."""
     if not (pair.ours and pair.theirs):
         return None
@@ -288,7 +294,9 @@ def _make_job(pair: ArrayPair, left: _Tree, right: _Tree) -> Job | None:
     return Job(one, specs[0], other, others, pair.layer_axis)
 
 
-def _describe_pair(pair: ArrayPair, left: _Tree, right: _Tree, values: ValueDifference | None) -> ArrayDifference:
+def _describe_pair(
+    pair: ArrayPair[ArraySpec], left: SavedTree, right: SavedTree, values: ValueDifference | None
+) -> ArrayDifference:
     first, second = (specs[0] if specs else None for specs in (pair.ours, pair.theirs))
     plain = pair.layer_axis is None
     return ArrayDifference(
@@ -306,7 +314,7 @@ def _describe_pair(pair: ArrayPair, left: _Tree, right: _Tree, values: ValueDiff
     )
 
 
-def _by_side(values: ValueDifference | None, pair: ArrayPair) -> ValueDifference | None:
+def _by_side(values: ValueDifference | None, pair: ArrayPair[ArraySpec]) -> ValueDifference | None:
     """Return the values with `lost` in the order (ours, theirs): `_make_job` may have swapped the sides."""
     if values is None or len(pair.ours) == 1:
         return values

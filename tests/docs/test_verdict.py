@@ -13,13 +13,16 @@ import pytest
 from configs.findings import KINDS
 from configs.verdict_rules import load_effects, load_noises, load_tolerances
 from tasks.diff.compare_logs import archive, compare_pair
-from tasks.diff.decide import MIN_REPEATS, show_duration
-from tasks.diff.decide_curves import AT_ONCE, DIGIT_STEPS, MAX_BLOCKS, MIN_OFFSET_STEPS, MOVED, OFFSET_CHANCE
-from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
-from tasks.diff.effect import CONFIDENCE, ENOUGH, MIXED, RANKED, TOGETHER, WIDE, Sample, measure_effect
-from tasks.diff.noise import LENT, MIN_PAIRS, NEIGHBOURS_S, STATED_WITHIN, learn_noise
-from tasks.diff.run_events import FAR_APART_S
-from tasks.diff.time_rows import MAX_LONGER, MAX_LONGER_MEAN, MAX_SLOW, SHIFTED, THROTTLED
+from tasks.diff.examine.circumstances import CHANCE, chance_of
+from tasks.diff.examine.noise import LENT, MIN_PAIRS, NEIGHBOURS_S, STATED_WITHIN, learn_noise
+from tasks.diff.examine.offsets import AT_ONCE, DIGIT_STEPS, MIN_OFFSET_STEPS, MOVED, OFFSET_CHANCE
+from tasks.diff.examine.run_events import FAR_APART_S
+from tasks.diff.judge.decide import MIN_REPEATS
+from tasks.diff.judge.decide_curves import MAX_BLOCKS
+from tasks.diff.judge.decide_noisy import SHARES, show_effect
+from tasks.diff.judge.effect import CONFIDENCE, ENOUGH, MIXED, RANKED, TOGETHER, WIDE, Sample, measure_effect
+from tasks.diff.judge.time_rows import MAX_LONGER, MAX_LONGER_MEAN, MAX_SLOW, SHIFTED, THROTTLED
+from tasks.diff.phrases.amounts import show_duration
 from tasks.ingest.given_logs import read_pair
 from tasks.metrics.step_time_levels import CLOSE, FIFTHS, MAX_REACH, QUICK, REACH, SHUFFLES, TOO_QUICK
 from tasks.records.compared_case import ComparisonRecord

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from flows.compare import run_until_decided
-from tasks.diff.examine_case import CaseRuns
-from tasks.diff.repeat_rule import NextLook
+from tasks.diff.examine.examine_case import CaseRuns
+from tasks.diff.judge.repeat_rule import NextLook
 from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Event, Replanned
 

@@ -34,7 +34,7 @@ def compare(
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     """
     check_comparison_name(name)
-    from tasks.diff.gate import read_gate
+    from tasks.diff.judge.gate import read_gate
     from tasks.resolve.arm_config import find_unfit_cases
     from tasks.resolve.plans import request_comparison, resolve
 
@@ -65,7 +65,7 @@ def judge_seeds(options: CompareOptions, *, as_json: bool) -> int:
     records = [record for record, _ in view.convergence]
     if not records:
         raise FlowError(PREFIX.sub("", state.message or "") or "the flow did not finish")
-    from tasks.diff.convergence import convergence_status
+    from tasks.diff.judge.convergence import convergence_status
     from tasks.publish.terminal.convergence import show_convergence
 
     if as_json:

@@ -59,7 +59,7 @@ def ingest_seeds(
 ) -> int:
     """Judge whether the candidate converges as the reference's seeds do; write the page; return the exit status."""
     from flows.cli.byte_progress import open_stderr, show_reads
-    from tasks.diff.convergence import convergence_status, judge_convergence
+    from tasks.diff.judge.convergence import convergence_status, judge_convergence
     from tasks.ingest.given_logs import open_arms
     from tasks.ingest.loss_curves import check_equal_seeds, loss_curve, setting_changes, target_of
     from tasks.publish.page.convergence import convergence_page

@@ -23,7 +23,7 @@ def noise(
     """Fit the noise of equal runs to logs of several systems, and print it as configs/noise.yml states it."""
     from configs.verdict_rules import device_kind_of
     from flows.cli.byte_progress import open_stderr, show_reads
-    from tasks.diff.fit_noise import NoiseFitError, fit_noise, measure_system
+    from tasks.diff.examine.fit_noise import NoiseFitError, fit_noise, measure_system
     from tasks.ingest.given_logs import open_arms
     from tasks.metrics.compute_facts import with_facts
     from tasks.metrics.time_metrics import STEP_TIME

@@ -48,7 +48,7 @@ def run_flow(
     Raises FlowError if the flow itself failed or published no comparison.
     """
     state, view = finish_flow(name, parameters)
-    from tasks.diff.exit_status import exit_status
+    from tasks.diff.judge.exit_status import exit_status
     from tasks.publish.terminal.floors_table import render_floors
     from tasks.publish.terminal.report import print_comparison
     from tasks.services.prefect_ui import VERDICT_STATES
@@ -157,9 +157,9 @@ def publish_finished(plans: "Sequence[RunPlan]", store: "Store", done: Collectio
 
     done: pairs (comparison, case) to leave out, because they have a page already.
     """
-    from tasks.diff.assemble_case import assemble_case
-    from tasks.diff.examine_case import examine, read_past_noise
-    from tasks.diff.judge_stored import judge_stored
+    from tasks.diff.examine.assemble_case import assemble_case
+    from tasks.diff.examine.examine_case import examine, read_past_noise
+    from tasks.diff.judge.judge_stored import judge_stored
     from tasks.ingest.run_record import adopt_run
     from tasks.publish.site.comparison_pages import publish_comparison
 

@@ -20,6 +20,13 @@ def verify(
     against: Annotated[
         str | None, Parameter(help="Another checkpoint or run: compare trees, dtypes, layouts and all values.")
     ] = None,
+    restored_by: Annotated[
+        str | None,
+        Parameter(
+            help="The folder of a run of maxview, or -- and a command: start it again, and compare the first state of "
+            "its step with the checkpoint."
+        ),
+    ] = None,
     json_: Json = False,
 ) -> int:
     """Verify that checkpoints exist and are complete. Give the folder of a step, of checkpoints, or of a run.
@@ -30,7 +37,14 @@ def verify(
     With --against, compare the two given steps, or the last step that both runs have. Arrays are paired by path, also
     between Linen and NNX trees and between scanned and unrolled layers. A later step that one run lacks is named. Exit
     status 0: equal bit for bit; 1: different, or one run did not finish a save that the other has.
+
+    With --restored-by, what became of each saved array. Exit status 0: all are as saved; 1: one is not; 3: the run did
+    not come to its first step.
     """
+    if restored_by is not None:
+        if len(checkpoints) != 1 or record or check or deep or against is not None:
+            raise ValueError("--restored-by takes one checkpoint, and neither --record, --check, --deep nor --against")
+        return _compare_restored(checkpoints[0], restored_by, as_json=json_)
     if against is not None:
         if len(checkpoints) != 1 or record or check or deep:
             raise ValueError("--against takes one checkpoint or run, and neither --record, --check nor --deep")
@@ -71,6 +85,15 @@ def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
         found = compare_checkpoints(checkpoint, other, on_progress=progress)
     print_difference(found, as_json=as_json)
     return 0 if found.equal and not found.unfinished else 1
+
+
+def _compare_restored(checkpoint: str, run: str, *, as_json: bool) -> int:
+    from tasks.experiments.restored_checkpoint import compare_run_with_checkpoint
+    from tasks.publish.terminal.checkpoint_report import print_restored
+
+    found = compare_run_with_checkpoint(checkpoint, run)
+    print_restored(found, as_json=as_json)
+    return {True: 0, False: 1, None: 3}[found.holds]
 
 
 def _is_wrong_input(proof: "CheckpointProof") -> bool:

@@ -42,7 +42,7 @@ CHAINED = 3  # steps from the first arguments; at a warm-up's step 0 the learnin
 DRAWS = 2  # number of perturbed chains
 LONGER = 0.01  # share by which the updates of one more chain are longer: how much the loss shows of a change
 # How many times further than the perturbed chains the arms' losses part if rounding cannot be the cause, and the last
-# bits of a loss: as in tasks/diff/decide_by_function.py, which another environment lacks.
+# bits of a loss: as in tasks/diff/judge/decide_by_function.py, which another environment lacks.
 PARTED, LAST_BITS = 4.0, 4 * 2.0**-24
 DIFFERENT = 1e-9  # relative difference of all results together that ends the search for a step that differs
 LOSS = "loss"

@@ -12,6 +12,7 @@ from maxview_probe.observe.loop_clock import LoopClock
 from maxview_probe.observe.observation_files import read_settings
 from maxview_probe.observe.observe_step import StepObserver
 from maxview_probe.observe.share_start import StartSharer
+from maxview_probe.observe.state_witness import StateWitness
 from maxview_probe.observe.stderr_lines import print_on_stderr
 
 
@@ -30,6 +31,11 @@ def begin(settings_file: str) -> None:
         return
     if settings.meter:
         patch(CallMeter(settings))
+        return
+    if settings.states:
+        witness = StateWitness(settings)
+        patch(witness)
+        atexit.register(witness.finish)
         return
     if not settings.observe:
         patch(StartSharer(settings))

@@ -1,14 +1,14 @@
 """Converts arrays to NumPy arrays of their bits and back; computes digests and statistics of arrays."""
 
-import hashlib
 import math
 from typing import Any
 
 import jax
 import numpy as np
 
-DIGITS = 16  # hexadecimal digits of a digest
-_OWN_TYPES = {1: np.uint8, 2: np.uint16}  # item size → type for the bits of bfloat16 and float8 in NumPy's files
+from maxview_probe.observe.digests import digest_bits as digest_bits
+from maxview_probe.observe.digests import view_bits
+
 _BLOCK = 1 << 16  # number of values per block of `measure`: as float64 they fit into a CPU's cache
 
 _SMALL = 1e-6  # numbers below this share of the largest magnitude have a fingerprint of their own: masks are huge
@@ -48,19 +48,13 @@ def to_host(array: Any) -> Any:
 
 def to_bits(array: Any) -> Any:
     """Return an array as a NumPy array of a type that NumPy's files support, with the same bits."""
-    values = to_host(array)
-    return values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values
+    return view_bits(to_host(array))
 
 
 def from_bits(bits: Any, like: Any) -> Any:
     """Undo `to_bits`: return an array with the dtype and, for JAX arrays, the sharding of `like`. No typed keys."""
     values = bits.view(like.dtype) if np.dtype(like.dtype).kind == "V" else bits.astype(like.dtype)
     return jax.device_put(values, like.sharding) if isinstance(like, jax.Array) else values
-
-
-def digest_bits(values: Any) -> str:
-    """Return the digest of a NumPy array's bits."""
-    return hashlib.sha256(np.ascontiguousarray(values).data.cast("B") if values.size else b"").hexdigest()[:DIGITS]
 
 
 def measure_array(array: Any) -> list[Any]:
@@ -70,7 +64,7 @@ def measure_array(array: Any) -> list[Any]:
     non-finite values, the largest magnitude is NaN.
     """
     values = np.ascontiguousarray(to_host(array))
-    bits = digest_bits(values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values)
+    bits = digest_bits(view_bits(values))
     if values.size == 0 or values.dtype == bool or is_key(array):
         return [0.0, 0.0, 0.0, 0, bits]
     squares, total, largest, broken = 0.0, 0.0, 0.0, 0

@@ -1,10 +1,13 @@
-"""Notes each call of a trainer's step: its time, and the scalars that it returns; ends the program after so many calls.
+"""Notes each call of a trainer's step: its time, the process's memory, and the scalars that it returns.
+
+Ends the program after so many calls, if the settings say so.
 
 For programs whose log nobody can read. Nothing waits for a device: a scalar is written when it is ready.
 """
 
 import atexit
 import json
+import os
 import re
 import time
 from collections import Counter, deque
@@ -21,6 +24,7 @@ from maxview_probe.observe.observation_files import RecorderSettings
 from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
 
 LOSS = "loss"
+RESIDENT = "/proc/self/statm"  # in pages, on Linux; 10 µs to read
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -33,7 +37,8 @@ class CallMeter(Bystander):
         self.inspected: Counter[str] = Counter()  # function name → calls that were not the step
         self.last = 0.0  # when the last call returned, or when the step was found
         self.calls = 0
-        self.waiting: deque[tuple[float, dict[str, Any]]] = deque()  # seconds and scalars of calls not yet written
+        # seconds, memory and scalars of calls not yet written
+        self.waiting: deque[tuple[dict[str, float], dict[str, Any]]] = deque()
         self.written = 0
         self.file: Any = None  # opened by the process that claims the step
         atexit.register(self.write, wait=True)
@@ -71,16 +76,17 @@ class CallMeter(Bystander):
         self.calls += 1
         now = time.perf_counter()
         if self.file is not None:
-            self.waiting.append((now - self.last, dict(scalars_of(results, given))))
+            facts = {"step_time_s": round(now - self.last, 6), **read_memory()}
+            self.waiting.append((facts, dict(scalars_of(results, given))))
             self.write()
         self.last = now
 
     def write(self, *, wait: bool = False) -> None:
         """Write the calls whose scalars are ready, in their order; all of them, if `wait`."""
         while self.waiting and (wait or all(is_ready(one) for one in self.waiting[0][1].values())):
-            seconds, scalars = self.waiting.popleft()
+            facts, scalars = self.waiting.popleft()
             values = {name: float(one) for name, one in scalars.items()}
-            self.file.write(json.dumps({"step": self.written, "step_time_s": round(seconds, 6), **values}) + "\n")
+            self.file.write(json.dumps({"step": self.written, **facts, **values}) + "\n")
             self.file.flush()
             self.written += 1
 
@@ -88,6 +94,15 @@ class CallMeter(Bystander):
         """End the program as if its last line had been reached: its own clean-up runs."""
         print_on_stderr(f"ended after {self.calls} calls of {self.name}, as asked")
         raise SystemExit(0)
+
+
+def read_memory() -> dict[str, int]:
+    """Return the process's resident memory as a metric, in bytes; {} where the system does not tell."""
+    try:
+        with open(RESIDENT, "rb") as file:
+            return {"host_memory_b": int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")}
+    except (OSError, ValueError, IndexError):
+        return {}
 
 
 def is_ready(array: Any) -> bool:

@@ -112,6 +112,7 @@ class RecorderSettings:
     observe: bool = False  # True: record the step, then end the process; False: share the run's start
     lines_only: bool = False  # True: only note which lines run
     meter: bool = False  # True: note the time and the scalars of each call of the step, which runs as it is
+    states: str = ""  # "first": note the state that the step's first call is given, and end; "every": of each call
     end_after: int | None = None  # calls of a noted step after which the program is ended; None: it ends itself
     loop_calls: int = 0  # calls of an emptied step to stamp, which end the process; 0: the step runs
     root: str = ""  # the trainer's checkout, whose executed lines are noted; "": none (see ran_lines.py)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tasks.diff.decide import ONE_RUN
+from tasks.diff.phrases.amounts import ONE_RUN
 from tasks.records.compared_case import Conclusion, DecidingRow, Verdict
 
 NOT_LAUNCHED = "nothing was launched: "

@@ -6,7 +6,7 @@ The form that they read: https://github.com/testmoapp/junitxml
 from collections.abc import Sequence
 from xml.etree import ElementTree as xml
 
-from tasks.diff.metric_rows import NOT_JUDGED
+from tasks.diff.judge.metric_rows import NOT_JUDGED
 from tasks.publish.ci.annotations import annotate
 from tasks.publish.content.verdict_words import name_row
 from tasks.records.compared_case import ComparisonRecord

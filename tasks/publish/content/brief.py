@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from configs.frozen import Frozen
-from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.diff.host_rows import HOST_LOOPS
-from tasks.diff.ingest_command import UNNAMED
-from tasks.diff.metric_rows import NOT_JUDGED
-from tasks.diff.next_step import PER_STEP, find_deciding_row, find_time_row
+from tasks.diff.judge.host_rows import HOST_LOOPS
+from tasks.diff.judge.ingest_command import UNNAMED
+from tasks.diff.judge.metric_rows import NOT_JUDGED
+from tasks.diff.judge.next_step import PER_STEP, find_deciding_row, find_time_row
+from tasks.diff.judge.step_modes import find_border, name_share
+from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN
 from tasks.diff.phrases.headlines import tell_dead, tell_result
-from tasks.diff.step_modes import find_border, name_share
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import COMPILED_PROGRAMS, MEMORY
-from tasks.metrics.result_metrics import FUNCTION, LOSS
+from tasks.metrics.result_metrics import FUNCTION, LOSS, RESTORED
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.publish.content.edits import list_edits, shorten_edit
@@ -205,6 +205,8 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None) -> str:
     known = "" if is_blocked else tell_function(record) or _tell_floors(record)
     if row is not None and row.metric in DECIDED_BY_FUNCTION and row.verdict == record.verdict and known:
         return _as_sentence(known)
+    if row is not None and row.metric == RESTORED.name and row.verdict == record.verdict:
+        return _as_sentence(f"{row.title.lower()}: {visible(row.reason)}", known)
     others = [one for one in record.rows if one is not row and one.verdict == record.verdict and not one.allowed]
     if row is not None and not is_blocked and not others and row.effect is None and show_percent(row):
         return _as_sentence(f"{visible(row.title)} {show_values(row)}, {show_percent(row)}", known)
@@ -307,6 +309,8 @@ def qualify_certainty(record: ComparisonRecord, sure: str) -> str:
 
 def _tell_source(record: ComparisonRecord, row: MetricDiff) -> str:
     """Return where both values of a row without an interval come from, and so how certain the verdict is."""
+    if row.metric == RESTORED.name:
+        return "Sure: each arm's program was started again where it saved."
     if row.baseline_source is not None and row.candidate_source is not None:
         are_values = row.baseline is not None and row.candidate is not None
         return "Sure: both values stand in the logs." if are_values else "Sure: both logs show it."

@@ -7,7 +7,7 @@ comparisons below each other on one scale (`tasks/publish/site/forest.py`).
 from collections.abc import Sequence
 
 from configs.frozen import Frozen
-from tasks.diff.next_step import has_scale
+from tasks.diff.judge.next_step import has_scale
 from tasks.records.compared_case import MetricDiff
 
 WIDTH = 150.0  # px of a metric's axis

@@ -3,7 +3,7 @@
 import re
 from math import isfinite
 
-from tasks.diff.metric_rows import ABSENT, DIED
+from tasks.diff.judge.metric_rows import ABSENT, DIED
 from tasks.metrics.memory_metrics import HOST_GROWTH
 from tasks.records.compared_case import MetricDiff
 from tasks.records.text import MEGA, show_digits, show_number, show_share, visible

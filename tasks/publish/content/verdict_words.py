@@ -7,8 +7,8 @@ import re
 from math import inf
 from typing import Literal, NamedTuple
 
-from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.diff.metric_rows import ABSENT, DIED, NOT_JUDGED, show_difference
+from tasks.diff.judge.metric_rows import ABSENT, DIED, NOT_JUDGED, show_difference
+from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.memory_metrics import MEMORY_METRICS
 from tasks.metrics.result_metrics import DATA, EVALUATION, FINAL_STATE, FIRST_CALL, FUNCTION, LOSS, ROUNDING, VALUES

@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tasks.diff.time_rows import STEP_PARTS
+from tasks.diff.judge.time_rows import STEP_PARTS
 from tasks.metrics.result_metrics import LOSS
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME

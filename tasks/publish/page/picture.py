@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
 from configs.frozen import Frozen
-from tasks.diff.next_step import PER_STEP, find_deciding_row
+from tasks.diff.judge.next_step import PER_STEP, find_deciding_row
 from tasks.metrics.time_metrics import STEP_TIME
 from tasks.publish.content.brief import CURVES
 from tasks.publish.content.row_values import show_sides

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from jinja2 import Environment
 
-from tasks.diff.next_step import PER_STEP, find_time_row
-from tasks.diff.suggested_commands import repeat_command
+from tasks.diff.judge.next_step import PER_STEP, find_time_row
+from tasks.diff.judge.suggested_commands import repeat_command
 from tasks.metrics.result_metrics import END
 from tasks.publish.content import verdict_words
 from tasks.publish.content.amounts import show_seconds

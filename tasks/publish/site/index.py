@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError, field_serializer, field_validator
 
 from configs.frozen import Frozen
-from tasks.diff.next_step import find_time_row
+from tasks.diff.judge.next_step import find_time_row
 from tasks.diff.phrases.headlines import tell_lead, tell_result
 from tasks.publish.markdown.night import night_headline, tell_night
 from tasks.records.compared_case import ComparisonRecord, Verdict

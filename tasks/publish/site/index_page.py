@@ -15,7 +15,7 @@ from pathlib import Path
 from jinja2 import Environment
 from markupsafe import Markup
 
-from tasks.diff.metric_rows import NOT_JUDGED
+from tasks.diff.judge.metric_rows import NOT_JUDGED
 from tasks.publish.content import verdict_words
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.verdict_words import WORST_FIRST, Outcome, first_clauses

@@ -8,6 +8,7 @@ from rich.console import Console
 from tasks.publish.content.array_tables import describe_alone, describe_counts, name_pair
 from tasks.records.checkpoint_proof import CheckpointProof, highest
 from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference
+from tasks.records.restored import Restored
 from tasks.records.text import counted, escape_rich
 
 MAX_ROWS = 20  # differing arrays shown
@@ -37,6 +38,22 @@ def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
         for problem in proof.problems:
             place = "" if problem.path == "." else f"{escape_rich(problem.path)}: "
             console.print(f"   {problem.check}: {place}{escape_rich(problem.message)}")
+
+
+def print_restored(found: Restored, *, as_json: bool) -> None:
+    """Print what became of each saved array, or JSON with all of them."""
+    if as_json:
+        print(found.model_dump_json(indent=1))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    word = {True: "[green]✓ restored as saved[/]", False: "[red]✗ not as saved[/]", None: "– not compared"}[found.holds]
+    console.print(f"{word}  {escape_rich(found.source)}")
+    console.print(escape_rich(found.summary))
+    odd = [array for array in found.arrays if array.word != "equal"]
+    for array in odd[:MAX_ROWS]:
+        console.print(f"{'[red]✗[/]' if array.is_fault else '–'} {escape_rich(str(array))}")
+    if len(odd) > MAX_ROWS:
+        console.print(f"  … {len(odd) - MAX_ROWS} more")
 
 
 def print_difference(found: CheckpointDifference, *, as_json: bool) -> None:

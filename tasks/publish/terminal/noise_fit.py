@@ -1,6 +1,6 @@
 """Shows a `NoiseFit` as text for a terminal, and as the entry that configs/noise.yml has for a kind of device."""
 
-from tasks.diff.fit_noise import NoiseFit, scatter_quantiles
+from tasks.diff.examine.fit_noise import NoiseFit, scatter_quantiles
 from tasks.records.text import counted, visible
 
 ENTRY = """\

@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from tasks.diff.decide import show_duration
+from tasks.diff.phrases.amounts import show_duration
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.content.brief import Brief, make_brief
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints

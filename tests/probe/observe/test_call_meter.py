@@ -72,7 +72,7 @@ def test_every_call_is_noted_with_its_time_and_scalars(tmp_path: Path, form: str
     more, loop, names = FORMS[form]
     rows, output = meter(tmp_path, more, loop)
     assert [row["step"] for row in rows] == list(range(6))
-    assert {*rows[0]} == {"step", "step_time_s"} | names
+    assert {*rows[0]} == {"step", "step_time_s", "host_memory_b"} | names
     assert rows[0]["loss"] > rows[-1]["loss"] > 0
     assert all(0.05 < row["step_time_s"] < 5 for row in rows[1:])
     assert output.endswith("all done\ncleaned up\n")

@@ -7,9 +7,10 @@ import numpy as np
 
 from configs.verdict_rules import Tolerance
 from questions.bisect.posterior import ObservedRun
-from tasks.diff.decide_noisy import chance_of, decide_noisy
-from tasks.diff.effect import Sample
-from tasks.diff.noise import Noise
+from tasks.diff.examine.circumstances import chance_of
+from tasks.diff.examine.noise import Noise
+from tasks.diff.judge.decide_noisy import decide_noisy
+from tasks.diff.judge.effect import Sample
 from tasks.records.compared_case import Decision
 
 TPU = Noise(scale=0.004, df=10)

@@ -7,7 +7,7 @@ from questions.bisect.bisected_metric import read_metric
 from questions.bisect.function_judge import KEY, FunctionJudge
 from questions.bisect.search import next_action
 from questions.bisect.terms import Finish, Line, SearchLimits
-from tasks.diff.examine_case import CaseRuns
+from tasks.diff.examine.examine_case import CaseRuns
 from tasks.records.function import FunctionComparison
 from tasks.records.log_reading import RunReading
 from tasks.records.run import RunRecord

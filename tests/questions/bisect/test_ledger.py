@@ -13,7 +13,7 @@ from questions.bisect.bisected_metric import DIED, BisectedMetric, read_metric
 from questions.bisect.corners import compare_corners, contrast_corners
 from questions.bisect.ledger import compile_argv, make_entry, search_ledger, show_size, weigh_commits
 from questions.bisect.page import render_ledger
-from tasks.diff.noise import Noise
+from tasks.diff.examine.noise import Noise
 from tasks.records.bisection import BisectedPoint, LedgerEntry
 from tasks.records.compared_case import Decision
 from tasks.records.plan import Commit, RunPlan

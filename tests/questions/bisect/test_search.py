@@ -11,7 +11,7 @@ import pytest
 
 from questions.bisect.search import next_action
 from questions.bisect.terms import Finish, Line, SearchLimits
-from tasks.diff.noise import Noise
+from tasks.diff.examine.noise import Noise
 from tasks.records.compared_case import Decision
 
 pytestmark = pytest.mark.long

@@ -10,7 +10,7 @@ from questions.bisect.bisected_metric import read_metric
 from questions.bisect.search import next_action
 from questions.bisect.terms import Finish, Line, SearchLimits
 from questions.bisect.turns_judge import KEY, TurnsJudge
-from tasks.diff.examine_case import CaseRuns
+from tasks.diff.examine.examine_case import CaseRuns
 from tasks.records.log_reading import RunReading
 from tasks.records.program_times import ProgramTimes, TimeRatio
 from tasks.records.run import RunRecord

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from configs.errors import ConfigError
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.judge_case import judge
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.judge.judge_case import judge
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.run import RunRecord
 from tasks.resolve.blessed import bless, blessed_runs, check_baselines

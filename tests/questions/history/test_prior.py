@@ -12,8 +12,8 @@ import pytest
 from questions.history.history_table import append_comparison, read_runs
 from questions.history.prior import differences_of_equal_runs, neighbour_differences, past_noise, past_of_history
 from questions.history.record_rows import HISTORY_SCHEMA
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.judge_case import judge
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.judge.judge_case import judge
 from tasks.records.compared_case import ComparisonRecord
 from tasks.store.store import Store
 

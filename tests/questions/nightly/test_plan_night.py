@@ -11,7 +11,7 @@ import pytest
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from questions.nightly.plan_night import find_new_regressions, name_culprit, plan_night
-from tasks.diff.compare_nights import find_changes, finish_night
+from tasks.diff.judge.compare_nights import find_changes, finish_night
 from tasks.records.night import CellResult, NightCell, NightPlan
 from tasks.resolve.options import NightOptions
 from tasks.resolve.plans import Request, resolve

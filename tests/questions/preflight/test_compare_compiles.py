@@ -7,8 +7,8 @@ import pytest
 
 from configs.verdict_rules import load_verdict_rules
 from questions.preflight.compare_compiles import Compiled, examine_compiles, read_compile
-from tasks.diff.exit_status import exit_status
-from tasks.diff.judge_case import judge
+from tasks.diff.judge.exit_status import exit_status
+from tasks.diff.judge.judge_case import judge
 from tasks.ingest.run_record import build_record
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.compiled import CompiledProgram, CompileError

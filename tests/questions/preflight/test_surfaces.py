@@ -10,7 +10,7 @@ from rich.console import Console
 from configs.verdict_rules import load_verdict_rules
 from questions.history.record_rows import history_rows
 from questions.preflight.compare_compiles import Compiled, examine_compiles
-from tasks.diff.judge_case import judge
+from tasks.diff.judge.judge_case import judge
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.page.write_page import write_page
 from tasks.publish.site.comparison_pages import read_packed_lines

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
-from tasks.diff.arms import ArmRuns
+from tasks.diff.examine.arms import ArmRuns
 from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointProof, Problem
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.log_reading import (

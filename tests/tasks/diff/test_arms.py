@@ -1,7 +1,7 @@
 """The text that surfaces show beside an arm's name."""
 
 from configs.comparison import load_comparison, load_target
-from tasks.diff.arms import ArmRuns, summarise
+from tasks.diff.examine.arms import ArmRuns, summarise
 from tasks.publish.content.compared_facts import facts_of
 from tasks.resolve.arm_config import resolve_config
 

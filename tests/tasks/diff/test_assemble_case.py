@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.assemble_case import CaseSteps, assemble_case
-from tasks.diff.examine_case import CaseRuns
+from tasks.diff.examine.assemble_case import CaseSteps, assemble_case
+from tasks.diff.examine.examine_case import CaseRuns
 from tasks.records.checkpoint_proof import CheckpointProof
 from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.explanation import ProgramExplanation

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.arms import ArmRuns
-from tasks.diff.state_rows import checkpoint_row
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.judge.state_rows import checkpoint_row
 from tasks.records.checkpoint_proof import CheckpointProof, Restore
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference, ValueDifference

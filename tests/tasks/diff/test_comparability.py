@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from configs.verdict_rules import load_effects
-from tasks.diff.arms import ArmRuns
-from tasks.diff.comparability import find_findings as find_all
-from tasks.diff.comparability import in_order
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.comparability import find_findings as find_all
+from tasks.diff.examine.comparability import in_order
 from tasks.records.compared_case import Finding
 from tasks.records.log_reading import Coverage, Environment, Flops, UnreadLine
 from tasks.records.run import RunRecord

@@ -9,9 +9,10 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.verdict_rules import Group, Tolerance, load_verdict_rules
-from tasks.diff.decide_noisy import CHANCE, chance_of
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.judge_case import judge
+from tasks.diff.examine.circumstances import CHANCE, chance_of
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.judge.judge_case import judge
+from tasks.diff.judge.one_executable import decide_one_executable
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.plan import CodeVersion, RunPlan
 from tasks.records.run import RunRecord
@@ -68,6 +69,22 @@ def test_cases_and_looks_share_the_chance_of_a_false_alarm(
         record = judge(examine(case.replace(runs=tuple(slow), cases=cases, look=None)))
         words += [row.verdict for row in record.rows if row.metric == "step_time_s"]
     assert words == ["regressed", "unknown"]
+
+
+@pytest.mark.parametrize(("cases", "needed"), [(1, set()), (1000, {"host"})])
+def test_host_loops_are_needed_where_one_program_has_an_undecided_time(
+    make_run: MakeRun, cases: int, needed: set[str]
+) -> None:
+    # 3 % in one run of each: decided at a chance of 1 %, not at a thousandth of it
+    runs = tuple(
+        make_run(arm, plan={}, seconds=seconds, record=SAME_PROGRAM)
+        for arm, seconds in (("linen", EVEN), ("nnx", SLOWER))
+    )
+    case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=runs, cases=cases)
+    examined = decide_one_executable(examine(case))
+    assert examined.needed == needed
+    assert examined.decided is not None
+    assert judge(examined).rows == judge(examine(case)).rows
 
 
 def test_resolved_rules_survive_an_edited_file(pair: Callable[..., list[RunRecord]], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import zstandard
 
 from flows.cli.app import app, call_command
 from tasks.diff.compare_logs import LogArguments, archive, compare_pair, next_of_logs
-from tasks.diff.ingest_command import name_logs
+from tasks.diff.judge.ingest_command import name_logs
 from tasks.ingest.given_logs import assign_sides, open_arms, read_pair
 from tasks.records.compared_case import ComparisonRecord, Verdict
 from tasks.records.log_reading import Environment

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.exit_status import exit_status
+from tasks.diff.judge.exit_status import exit_status
 from tasks.records.checkpoint_proof import Restore
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.log_reading import Coverage, Environment, Memory, Parameters, Stall

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.diff.convergence import (
+from tasks.diff.judge.convergence import (
     CHANCE,
     PRIORS,
     ConvergenceError,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.cover_change import cover_lines, cover_loop, doubt_programs, join_ran
+from tasks.diff.examine.cover_change import cover_lines, cover_loop, doubt_programs, join_ran
 from tasks.records.change import ChangeCoverage, RanLines
 from tasks.records.compared_case import Floor
 from tasks.records.function import FunctionComparison

@@ -6,8 +6,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.diff.arms import ArmRuns
-from tasks.diff.data_rows import DataDifference, decide_by_data, find_data
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.data_differences import DataDifference, find_data
+from tasks.diff.judge.data_rows import decide_by_data
 from tasks.records.compared_case import ComparisonRecord, Decision, MetricDiff
 from tasks.records.data import DataComparison
 from tasks.records.run import RunRecord
@@ -79,13 +80,14 @@ def test_declared_data_are_not_judged(make_run: MakeRun, compare: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "reason", "expected"),
-    [("regressed", "higher", "changed"), ("improved", "lower", "changed"), ("unknown", "x", "changed"),
-     ("same", "equal", "same"), ("regressed", "NaN in the candidate", "regressed")],
+    ("word", "not_finite", "expected"),
+    [("regressed", False, "changed"), ("improved", False, "changed"), ("unknown", False, "changed"),
+     ("same", False, "same"), ("regressed", True, "regressed")],
 )  # fmt: skip
-def test_a_loss_of_other_data_is_changed(word: Any, reason: str, expected: str) -> None:
+def test_a_loss_of_other_data_is_changed(word: Any, not_finite: bool, expected: str) -> None:
     data = DataDifference(kind="other", steps=6, first=3)
-    assert decide_by_data(Decision(verdict=word, reason=reason), data, None).verdict == expected
+    decision = Decision(verdict=word, reason="why", not_finite=not_finite)
+    assert decide_by_data(decision, data, None).verdict == expected
 
 
 def test_a_loss_beyond_the_order_of_rows_is_unknown() -> None:

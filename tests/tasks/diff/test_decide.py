@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.verdict_rules import Tolerance
-from tasks.diff.decide import decide_exact, show_duration, show_threshold
+from tasks.diff.judge.decide import decide_exact, show_threshold
+from tasks.diff.phrases.amounts import show_duration
 from tasks.records.compared_case import Better, Verdict
 from tests.wording.sentences import Wording
 

@@ -10,10 +10,11 @@ import pytest
 
 from configs.comparison import load_comparison
 from configs.verdict_rules import VerdictRules, load_effects, load_tolerances, make_rules
-from tasks.diff.arms import ArmRuns
-from tasks.diff.decide_curves import CurveContext, compare_blocks, decide_value, is_offset
-from tasks.diff.parity import compare_metric
-from tasks.diff.same_code import draws_differ
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.offsets import is_offset
+from tasks.diff.examine.parity import compare_metric
+from tasks.diff.examine.same_code import draws_differ
+from tasks.diff.judge.decide_curves import CurveContext, compare_blocks, decide_value
 from tasks.records.compared_case import ComparisonRecord, Decision, MetricDiff
 from tasks.records.run import RunRecord, StartReport
 from tests.wording.sentences import Wording

@@ -7,9 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from configs.verdict_rules import Tolerance
-from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, chance_of, decide_noisy
-from tasks.diff.effect import Sample
-from tasks.diff.noise import Noise
+from tasks.diff.examine.circumstances import CHANCE, chance_of
+from tasks.diff.examine.noise import Noise
+from tasks.diff.judge.decide_noisy import Cost, Remedy, decide_noisy
+from tasks.diff.judge.effect import Sample
 from tasks.records.compared_case import Decision
 from tests.wording.sentences import Wording
 

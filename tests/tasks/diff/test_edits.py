@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from configs.verdict_rules import load_effects
-from tasks.diff.arms import ArmRuns
-from tasks.diff.comparability import find_findings
-from tasks.diff.parity import compare_metric, shared_metrics
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.comparability import find_findings
+from tasks.diff.examine.parity import compare_metric, shared_metrics
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
 from tasks.scrape.read_log import scrape_text

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from configs.verdict_rules import DeviceNoise
-from tasks.diff.effect import CONFIDENCE, STEPS_DF, Effect, Sample, measure_effect, runs_wanted
-from tasks.diff.noise import Noise, Past, learn_noise
+from tasks.diff.examine.noise import Noise, Past, learn_noise
+from tasks.diff.judge.effect import CONFIDENCE, STEPS_DF, Effect, Sample, measure_effect, runs_wanted
 
 KNOWN = Noise(scale=0.01, df=4.0, pairs=100, source="history of cpu")
 STATED = Noise(scale=0.01, df=4.0, source="a machine")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.diff.evidence import Kept, keep, keep_one_program, keep_turns, read_kept
+from tasks.diff.judge.evidence import Kept, keep, keep_one_program, keep_turns, read_kept
 from tasks.records.function import FunctionComparison
 from tasks.records.measurement import Measurement
 from tasks.records.program_times import ProgramTimes, TimeRatio

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from flows.cli.app import call_command
-from tasks.diff.fit_noise import NoiseFitError, fit_noise, measure_system
+from tasks.diff.examine.fit_noise import NoiseFitError, fit_noise, measure_system
 
 SEEDS = os.environ.get("MAXVIEW_SEEDS")
 TIMES = Path(SEEDS).parent / "data" / "mlperf-v5.1-step-times.csv.gz" if SEEDS else None

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.diff.exit_status import exit_status
-from tasks.diff.gate import judge_gate, read_gate
+from tasks.diff.judge.exit_status import exit_status
+from tasks.diff.judge.gate import judge_gate, read_gate
 from tasks.publish.content.brief import make_brief
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.records.compared_case import ComparisonRecord, GateResult, MetricDiff

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.diff.host_rows import HOST_LOOPS, judge_by_host
+from tasks.diff.judge.host_rows import HOST_LOOPS, judge_by_host
 from tasks.metrics.table import BY_NAME
 from tasks.records.compared_case import MetricDiff, Verdict
 from tasks.records.host_times import HostTimes, Span

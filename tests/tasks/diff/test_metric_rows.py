@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.diff.decide import ONE_RUN
-from tasks.diff.exit_status import exit_status
-from tasks.diff.metric_rows import show_difference
+from tasks.diff.judge.exit_status import exit_status
+from tasks.diff.judge.metric_rows import show_difference
+from tasks.diff.phrases.amounts import ONE_RUN
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.log_reading import DeviceMemory, Environment, Flops, Memory, Parameters
 from tasks.records.run import RunRecord

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.diff.next_step import FIXES, find_deciding_row, follow_cause, has_scale, make_step
+from tasks.diff.judge.next_step import FIXES, find_deciding_row, follow_cause, has_scale, make_step
 from tasks.publish.content.verdict_words import AGAIN
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.explanation import CodeLine, Explanation

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from configs.verdict_rules import DeviceNoise, load_noises
-from tasks.diff.noise import MIN_PAIRS, Noise, Past, learn_noise
+from tasks.diff.examine.noise import MIN_PAIRS, Noise, Past, learn_noise
 
 STATED = DeviceNoise(equal_runs=0.1, weight=4, days_apart=0.1, tolerance=0.05, least=0.01, why="a busy machine")
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tasks.diff.arms import ArmRuns
-from tasks.diff.floors import floors_of
-from tasks.diff.parity import EXACT, MetricParity, compare_metric, shared_metrics
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.floors import floors_of
+from tasks.diff.examine.parity import EXACT, MetricParity, compare_metric, shared_metrics
 from tasks.records.compared_case import Floor
 from tasks.records.run import RunRecord
 from tasks.records.shared_fields import Source

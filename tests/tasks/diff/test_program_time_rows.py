@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.diff.program_time_rows import NO_PROGRAM
+from tasks.diff.judge.program_time_rows import NO_PROGRAM
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.program_times import ProgramTimes, TimeRatio
 from tasks.records.run import RunRecord

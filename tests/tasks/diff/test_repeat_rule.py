@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.diff.repeat_rule import Patience, next_look, next_repeats, undecided_rows
+from tasks.diff.judge.repeat_rule import Patience, next_look, next_repeats, undecided_rows
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.run import RunRecord
 from tests.wording.sentences import Wording

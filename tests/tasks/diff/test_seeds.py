@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tasks.diff.compare_logs import archive, compare_pair
-from tasks.diff.exit_status import exit_status
+from tasks.diff.judge.exit_status import exit_status
 from tasks.ingest.given_logs import read_pair
 from tasks.publish.markdown.artifacts import artifact_rows
 from tasks.publish.page.write_page import write_page

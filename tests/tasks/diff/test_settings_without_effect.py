@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from configs.verdict_rules import load_effects
-from tasks.diff.arms import ArmRuns
-from tasks.diff.comparability import find_findings
-from tasks.diff.parity import compare_metric, shared_metrics
-from tasks.diff.state_rows import find_untrained
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.comparability import find_findings
+from tasks.diff.examine.parity import compare_metric, shared_metrics
+from tasks.diff.examine.untrained import find_untrained
 from tasks.records.compared_case import Finding
 from tasks.records.run import RunRecord
 from tasks.records.shared_fields import Source

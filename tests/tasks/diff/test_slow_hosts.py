@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.judge_case import judge
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.judge.judge_case import judge
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.logs import watch

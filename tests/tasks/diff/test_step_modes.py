@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from tasks.diff.arms import ArmRuns
-from tasks.diff.step_modes import describe_modes, find_border
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.judge.step_modes import describe_modes, find_border
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.run import RunRecord
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from configs.names import list_names
-from tasks.diff.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
+from tasks.diff.judge.suggested_commands import options_of_arms, options_of_plan, repeat_command, suggest_next
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.next_step import NextStep
 from tasks.records.plan import CodeVersion, Commit, RunPlan

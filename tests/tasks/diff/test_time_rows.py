@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from questions.history.record_rows import run_values
-from tasks.diff.decide_noisy import CHANCE
+from tasks.diff.examine.circumstances import CHANCE
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.log_reading import Environment
 from tasks.records.run import RunRecord

@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from configs.verdict_rules import DeviceNoise
-from tasks.diff.arms import ArmRuns
-from tasks.diff.effect import Sample, are_mixed, measure_effect, runs_wanted
-from tasks.diff.metric_rows import make_row
-from tasks.diff.noise import NO_PLACE, OTHER_PLACES, OTHER_TIMES, Noise, estimate_noise_between
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.noise import NO_PLACE, OTHER_PLACES, OTHER_TIMES, Noise, estimate_noise_between
+from tasks.diff.judge.effect import Sample, are_mixed, measure_effect, runs_wanted
+from tasks.diff.judge.metric_rows import make_row
 from tasks.metrics.step_time_levels import find_levels, find_shift, spread_rounded
 from tasks.metrics.time_account import seconds_between_steps
 from tasks.metrics.time_metrics import STEP_TIME

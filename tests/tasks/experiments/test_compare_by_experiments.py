@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.examine_steps import RecordedSteps, examine_steps
-from tasks.diff.judge_case import judge
+from tasks.diff.examine.examine_steps import RecordedSteps, examine_steps
+from tasks.diff.judge.judge_case import judge
 from tasks.publish.content.brief import make_brief, tell_certainty
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.terminal.report import render_brief
@@ -14,7 +14,7 @@ from tasks.records.compared_case import ComparisonRecord
 from tasks.records.data import DataComparison, DataKind
 from tasks.records.explanation import ProgramExplanation
 from tasks.records.measurement import Measurements
-from tasks.records.observation import Observation, ObservedArray
+from tasks.records.observation import LoopRecord, Observation, ObservedArray
 from tasks.records.plan import RunPlan, SharedStart
 from tasks.records.program_times import ProgramTimes, TimeRatio
 from tests.wording.sentences import Wording
@@ -31,6 +31,7 @@ def compare(
     *,
     given: tuple[dict[str, str], ...] = ({}, {}),
     start: SharedStart | None = None,
+    loops: tuple[LoopRecord | None, ...] = (None, None),
     **found: Any,
 ) -> ComparisonRecord:
     """given: meaning → digest of the batch's arrays, per arm."""
@@ -45,13 +46,13 @@ def compare(
     ]  # fmt: skip
     observations = [
         Observation(
-            arm=plan.arm, step="train_step", platform="cpu", devices=1, software={"jaxlib": version},
+            arm=plan.arm, step="train_step", loop=loop, platform="cpu", devices=1, software={"jaxlib": version},
             arguments=tuple(
                 ObservedArray(name=name, role="data", meaning=name, shape=(8,), dtype="int32", digest=digest)
                 for name, digest in its.items()
             ),
         )
-        for plan, version, its in zip(plans, ("0.12.0", jaxlib), given, strict=True)
+        for plan, version, its, loop in zip(plans, ("0.12.0", jaxlib), given, loops, strict=True)
     ]  # fmt: skip
     evidence = Measurements(**{name: found.pop(name) for name in Measurements.model_fields if name in found})
     both = RecordedSteps(
@@ -59,6 +60,17 @@ def compare(
         batches=evidence.data.steps if evidence.data else None, **found,
     )  # fmt: skip
     return judge(examine_steps(both), evidence)
+
+
+def test_a_loop_that_jits_a_new_function_in_each_step_is_slower_though_the_program_is_one() -> None:
+    jits = ("/clone/train.py", 25, "<module>", "train.py", 3)
+    loops = (LoopRecord(calls=12), LoopRecord(calls=4, jits=(jits,)))
+    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=loops)
+    (row,) = [row for row in record.rows if row.metric == "compiled_programs"]
+    assert (row.verdict, row.candidate, record.verdict) == ("regressed", 3, "regressed")
+    assert "train.py:25" in row.reason
+    assert compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=loops[::-1]).verdict == "improved"
+    assert compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=(loops[1],) * 2).verdict == "same"
 
 
 ONE_TEXT = ProgramExplanation(answer="same text", sentence="both arms lower the same StableHLO text", hashes=("a", "a"))

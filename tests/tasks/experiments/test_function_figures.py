@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maxview_probe.evaluate.compare_function import find_typical_gaps
-from tasks.diff.decide_by_function import CURVE_LIMIT
+from tasks.diff.judge.decide_by_function import CURVE_LIMIT
 from tasks.experiments.function_figures import summarise_function
 
 LAYERS = 32

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tasks.diff.floors import floors_of, has_same_program
+from tasks.diff.examine.floors import floors_of, has_same_program
 from tasks.programs.kept_programs import compare_kept_programs, have_programs
 from tasks.records.compared_case import Floor
 from tasks.records.explanation import ProgramExplanation
@@ -90,7 +90,7 @@ def test_another_order_holds_the_floor_but_excuses_no_time() -> None:
 
 
 def test_ingested_logs_have_no_floors(leave: Callable[..., RunRecord]) -> None:
-    from tasks.diff.arms import ArmRuns
+    from tasks.diff.examine.arms import ArmRuns
 
     runs = leave("a", 0, plain), leave("b", 0, plain)
     arms = [ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in runs]

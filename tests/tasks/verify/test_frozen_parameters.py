@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.arms import ArmRuns
-from tasks.diff.assemble_case import with_frozen
-from tasks.diff.state_rows import find_untrained
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.assemble_case import with_frozen
+from tasks.diff.examine.untrained import find_untrained
 from tasks.records.run import RunRecord
 from tasks.store.store import open_store
 from tasks.verify.compare_checkpoints import find_frozen
@@ -56,8 +56,8 @@ def test_digests_and_other_names_leave_the_checkpoints_unread(
     if change == "digests":
         program: dict[str, Any] = {"state": {"arrays": {"x": "01"}}}
         runs[0] = runs[0].replace(program=program)
-        monkeypatch.setattr("tasks.diff.assemble_case.find_frozen", lambda *_: pytest.fail("was read"))
+        monkeypatch.setattr("tasks.diff.examine.assemble_case.find_frozen", lambda *_: pytest.fail("was read"))
     else:
         names = iter([((), ("a",)), ((), ("b",))])
-        monkeypatch.setattr("tasks.diff.assemble_case.find_frozen", lambda *_: next(names))
+        monkeypatch.setattr("tasks.diff.examine.assemble_case.find_frozen", lambda *_: next(names))
     assert with_frozen(runs, open_store(tmp_path / "out")) == tuple(runs)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.diff.metric_rows import show_difference
+from tasks.diff.judge.metric_rows import show_difference
+from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN
 from tasks.publish.content.verdict_words import difference_text, first_clauses, unbroken
 from tasks.records.compared_case import MetricDiff
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.compare_nights import find_twin_changes
+from tasks.diff.judge.compare_nights import find_twin_changes
 from tasks.publish.markdown.night import comment_markdown, night_headline, night_markdown, night_message
 from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord, NightTwins
 from tests.wording.sentences import Wording

@@ -13,7 +13,7 @@ import requests
 
 from questions.history.page import write_history_page
 from tasks.diff.compare_logs import archive, compare_pair
-from tasks.diff.compare_nights import find_changes
+from tasks.diff.judge.compare_nights import find_changes
 from tasks.ingest.example_logs import example_pairs
 from tasks.ingest.given_logs import read_pair
 from tasks.publish.site.comparison_pages import publish_comparison

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.diff.arms import ArmRuns
-from tasks.diff.conclude import decide_overall
-from tasks.diff.next_step import PER_STEP, find_time_row
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.judge.conclude import decide_overall
+from tasks.diff.judge.next_step import PER_STEP, find_time_row
 from tasks.diff.phrases.headlines import tell_headline
 from tasks.ingest.example_logs import example_pairs
 from tasks.publish.content.brief import make_brief

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tasks.diff.next_step import find_deciding_row
+from tasks.diff.judge.next_step import find_deciding_row
 from tasks.publish.content.brief import tell_certainty
 from tasks.publish.content.verdict_words import AGAIN, difference_text, name_row, without_sides
 from tasks.publish.terminal.report import print_comparison

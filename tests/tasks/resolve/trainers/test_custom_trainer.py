@@ -14,8 +14,8 @@ import pytest
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from questions.nightly.plan_night import plan_night
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.judge_case import judge
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.judge.judge_case import judge
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment

@@ -16,11 +16,11 @@ from configs.read import CONFIG_ROOT
 from questions.invariants.invariants_options import InvariantsOptions
 from questions.invariants.twin_files import load_twins
 from questions.invariants.twin_plans import plan_twins
-from tasks.diff.arms import ArmRuns
-from tasks.diff.examine_case import CaseRuns, examine
-from tasks.diff.floors import floors_of
-from tasks.diff.judge_case import judge
-from tasks.diff.suggested_commands import options_of_arms
+from tasks.diff.examine.arms import ArmRuns
+from tasks.diff.examine.examine_case import CaseRuns, examine
+from tasks.diff.examine.floors import floors_of
+from tasks.diff.judge.judge_case import judge
+from tasks.diff.judge.suggested_commands import options_of_arms
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local.process_group import build_environment

@@ -1,0 +1,55 @@
+"""Judges the time of a step of one program by both host loops, which were timed without it."""
+
+from tasks.diff.judge.program_time_rows import is_inside
+from tasks.metrics.time_metrics import CPU_TIME
+from tasks.records.compared_case import MetricDiff
+from tasks.records.host_times import HostTimes, Span
+from tasks.records.text import counted
+
+HOST_LOOPS = "host loops without their program"
+
+
+def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
+    """Return a row of the runs' time of one program; if the runs left it open, both host loops may decide it.
+
+    What one program takes is equal, so the whole difference of two loops lies in their hosts. A host's work may hide
+    behind the device, so a longer one makes the step longer for certain only where it exceeds the whole step; its
+    processor time is always added.
+    """
+    if row.verdict != "unknown" or not row.threshold or not row.baseline:
+        return row
+    if is_inside(row):
+        return row  # slow steps left it open: the interval of typical steps does not
+    if host.problem:
+        return row.replace(reason=f"{row.reason}; {host.problem}")
+    is_cpu = row.metric == CPU_TIME.name
+    span, means = (host.cpu, host.cpu_s) if is_cpu else (host.wall, host.wall_s)
+    assert span is not None
+    said = f"the host loops alone take {1000 * means[0]:.3g} and {1000 * means[1]:.3g} ms of a step: {show_span(span)}"
+    if -row.threshold < span.low and span.high < row.threshold:
+        verdict, reason = "same", f"one program, and {said}, inside {row.threshold_text} of a step"
+    elif span.low > row.threshold and (is_cpu or means[1] + span.low - span.effect > row.baseline + row.threshold):
+        verdict, reason = "regressed", f"same program; the host loop is slower: {said}"
+    else:
+        return row.replace(reason=f"{said}; {row.reason}")
+    steps = f"{counted(host.steps, 'step')} of each in {host.pairs} processes"
+    shown = f"; the runs show {row.effect_text}" if row.effect_text else ""
+    return row.replace(
+        verdict=verdict,
+        reason=f"{reason}; {steps}{shown}",
+        evidence=HOST_LOOPS,
+        runs_wanted=None,
+        cost_text="",
+        effect=span.effect / row.baseline,
+        effect_low=span.low / row.baseline,
+        effect_high=span.high / row.baseline,
+        effect_text=show_span(span),
+        effect_short=f"{1000 * span.effect:+.3g} ms",
+        p_value=None,
+    )
+
+
+def show_span(span: Span) -> str:
+    """Return a difference in milliseconds with its interval, as text."""
+    effect, low, high = (1000 * one for one in (span.effect, span.low, span.high))
+    return f"{effect:+.3g} ms ({low:+.3g} … {high:+.3g})"

@@ -1,0 +1,118 @@
+"""Decides the rows of two arms (compared versions) of which only the training steps were recorded."""
+
+from collections.abc import Iterator
+
+from tasks.diff.examine.arms import Arms
+from tasks.diff.examine.data_differences import find_data
+from tasks.diff.examine.examination import Decided, Examination, ExaminedSteps
+from tasks.diff.examine.floors import has_same_program
+from tasks.diff.examine.new_functions import find_jits, find_own_jits
+from tasks.diff.judge.change_row import change_row
+from tasks.diff.judge.data_rows import data_row, tell_data
+from tasks.diff.judge.death_row import death_row
+from tasks.diff.judge.decide_by_function import rounding_row
+from tasks.diff.judge.metric_rows import make_row, not_judged
+from tasks.diff.judge.program_time_rows import program_time_row, turned_memory_row
+from tasks.diff.phrases.amounts import ONE_PROGRAM
+from tasks.metrics.metric import Metric
+from tasks.metrics.program_metrics import COMPILED_PROGRAMS
+from tasks.metrics.result_metrics import DATA, FIRST_CALL, FUNCTION
+from tasks.metrics.time_metrics import PROGRAM_TIME
+from tasks.records.compared_case import Decision, MetricDiff, Verdict
+from tasks.records.function import FunctionComparison
+from tasks.records.measurement import Measurements
+from tasks.records.run_facts import Measured
+from tasks.records.text import counted
+
+DRAWN_ANEW = "so do those of two runs of the baseline, which draws them without a seed"
+SHOWN = 3  # names in a sentence
+
+
+def decide_steps(examined: Examination, evidence: Measurements) -> Decided:
+    """Return the rows of two recorded steps."""
+    assert examined.steps is not None
+    rows = tuple(row for row in _list_rows(examined, examined.steps, evidence) if row is not None)
+    return Decided(rows=rows, coverage=examined.coverage)
+
+
+def _list_rows(examined: Examination, steps: ExaminedSteps, evidence: Measurements) -> Iterator[MetricDiff | None]:
+    arms, rules, asked = examined.arms, examined.subject.rules, examined.shown.asked
+    function, turns = evidence.function, evidence.turns
+    if any(arm.dead for arm in arms):
+        yield death_row(arms, survived="its step was recorded")
+    if "time" in asked and examined.proved:
+        yield _one_program_row(PROGRAM_TIME, arms)
+    elif turns is not None:
+        yield program_time_row(arms, turns, rules) or _missing_row(arms, turns.problem)
+        yield turned_memory_row(arms, turns, rules)
+    if "time" in asked:
+        yield _compiles_row(arms, steps)
+    if "function" in asked and function is None and has_same_program(list(examined.floors)):
+        yield _one_program_row(FUNCTION, arms)
+    if function is not None:
+        yield _function_row(arms, function)
+        yield rounding_row(arms, function)
+    yield _first_call_row(arms, steps)
+    yield change_row(arms, examined.coverage)
+    data = find_data(arms, evidence.data)
+    if data is not None and data.kind != "equal" and any(role == "data" for role, _ in steps.drawn_anew):
+        cells = Measured(text=counted(data.steps, "step"))
+        yield make_row(DATA, (cells, cells), arms, not_judged(f"{tell_data(data)}: {DRAWN_ANEW}"))
+    else:
+        yield data_row(arms, data, evidence.data, frozenset(rules.declared))
+
+
+def _one_program_row(metric: Metric, arms: Arms) -> MetricDiff:
+    cells = Measured(text="one program")
+    decision = Decision(verdict="same", reason="both arms have one program", evidence=ONE_PROGRAM)
+    return make_row(metric, (cells, cells), arms, decision)
+
+
+def _compiles_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
+    """Return the row of an arm whose loop compiles its step again and again, which no time of the program shows."""
+    lines = find_own_jits(steps.observations)
+    if (lines[0] is None) == (lines[1] is None):
+        return None
+    line = lines[0] or lines[1]
+    assert line is not None
+    found = zip(map(find_jits, steps.observations), lines, strict=True)
+    counts = [1 if its is None else jits[its] for jits, its in found]
+    left, right = (Measured(value=float(count), text=str(count)) for count in counts)
+    reason = f"{line.place} jits a new function object in each step, and each compiles"
+    decision = Decision(verdict="regressed" if lines[1] is not None else "improved", reason=reason)
+    return make_row(COMPILED_PROGRAMS, (left, right), arms, decision)
+
+
+def _missing_row(arms: Arms, problem: str) -> MetricDiff:
+    cells = Measured(text="not measured")
+    return make_row(PROGRAM_TIME, (cells, cells), arms, Decision(verdict="unknown", reason=problem))
+
+
+def _function_row(arms: Arms, function: FunctionComparison) -> MetricDiff:
+    words: dict[str, Verdict] = {"same": "same", "another": "changed"}
+    cells = Measured(text=f"{function.results} results" if function.results else "not evaluated")
+    decision = Decision(verdict=words.get(function.answer, "unknown"), reason=function.sentence)
+    return make_row(FUNCTION, (cells, cells), arms, decision)
+
+
+def _first_call_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
+    """Return the row of the arrays that both first steps are given; None if they start apart, or have none in common.
+
+    Neither the programs nor float64, which gives both steps the baseline's arrays, show another initializer or other
+    data.
+    """
+    left, right = ({(one.role, one.meaning): one.digest for one in its.arguments} for its in steps.observations)
+    common = [key for key, digest in left.items() if digest and right.get(key)]
+    if not common or steps.start_apart:
+        return None
+    differ = [meaning for role, meaning in common if left[role, meaning] != right[role, meaning]]
+    own = {meaning for _, meaning in steps.drawn_anew}
+    others = [meaning for meaning in differ if meaning not in own]
+    named = ", ".join((others or differ)[:SHOWN]) + (", …" if len(others or differ) > SHOWN else "")
+    equal = f"the {counted(len(common), 'array')} that the first step is given are equal in every bit"
+    reason = f"{len(differ)} of {counted(len(common), 'array')} that the first step is given differ: {named}"
+    cells = [Measured(text=counted(len(its.arguments), "array")) for its in steps.observations]
+    decision = Decision(verdict="changed" if differ else "same", reason=reason if differ else equal)
+    if differ and not others:
+        decision = not_judged(f"{reason}: {DRAWN_ANEW}")
+    return make_row(FIRST_CALL, (cells[0], cells[1]), arms, decision)
