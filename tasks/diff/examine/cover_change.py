@@ -229,9 +229,6 @@ def _gaps_of_cycle(one: Observation) -> Iterator[str]:
     yield from one.cycle.gaps
     if one.loop is None:
         return
-    for name, arrays in one.loop.writers.items():
-        if name in one.cycle.not_evaluated:
-            yield f"`{name}` writes {counted(arrays, 'array')} and was not evaluated"
     if one.loop.unrecorded:
         yield (
             f"{counted(one.loop.unrecorded, 'array')} with the shapes of weights {_is(one.loop.unrecorded)} made anew "
