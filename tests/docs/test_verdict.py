@@ -66,7 +66,7 @@ def test_the_findings_equal_the_config() -> None:
 
 def test_every_finding_is_made_somewhere() -> None:
     made = set()
-    for path in (ROOT / "tasks" / "diff").glob("*.py"):
+    for path in (ROOT / "tasks" / "diff").rglob("*.py"):
         made |= strings_of(ast.parse(path.read_text(encoding="utf-8")))
     assert set(KINDS) <= made
 
