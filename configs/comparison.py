@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
 from configs.backends import BACKENDS, BackendName, fill_in, settings_model, take_section
@@ -55,6 +55,13 @@ def _check_tolerance(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_check_name)]
+FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_<]\w*>?$")]  # also `<lambda>`
+
+
+def _as_list(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
 ToleranceName = Annotated[str, AfterValidator(_check_tolerance)]
 TopologyName = Annotated[str, AfterValidator(lambda name: find_topology(name).name)]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict rejects `true`, a subclass of int
@@ -110,6 +117,8 @@ class Comparison(Frozen):
     # initializes its own. Default: shared if the arms are MaxText's Linen and MaxText's NNX, which initialize different
     # weights from the same seed; else own.
     start: Start | None = None
+    # the jitted functions of the step, the first of which begins it; empty: they are found by what they compute
+    step: Annotated[tuple[FunctionName, ...], BeforeValidator(_as_list)] = ()
 
     @model_validator(mode="after")
     def _check_arms(self) -> Self:

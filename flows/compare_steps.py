@@ -36,6 +36,7 @@ from tasks.diff.judge.judge_stored import judge_stored
 from tasks.diff.judge.one_executable import decide_one_executable
 from tasks.diff.judge.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.judge.suggested_commands import add_next_of_experiments
+from tasks.experiments.cycles import evaluated_recordings, have_cycles
 from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.observe_arm import recorded_source
@@ -317,7 +318,9 @@ def experiments_step(
         return add_next_of_experiments(judge(examine_steps(found)), plans)
     if problem := name_problem(observations, names):
         raise ValueError(f"{case.case}: {problem}; without --only, the arms are trained and their runs are judged")
-    paths = [folder / side / PROGRAM for side in SIDES]
+    recordings = (folder / SIDES[0], folder / SIDES[1])
+    cycles = "function" in only and have_cycles(observations)
+    paths = [one / PROGRAM for one in evaluated_recordings(observations, recordings, cycles=cycles)]
     roots = (recorded_source(here[0], folder / SIDES[0]), recorded_source(here[1], folder / SIDES[1]))
     program = None
     try:
@@ -329,7 +332,8 @@ def experiments_step(
         get_run_logger().warning("the programs are not compared: %s", error)
     flags = [[plan.environment.get(name) for name in COMPILER_FLAGS] for plan in here]
     compiler = (observations[0].software, flags[0]) == (observations[1].software, flags[1])
-    one = program is not None and program.answer == "same text" and compiler
+    # equal cycles are evaluated, too: that names their functions
+    one = program is not None and program.answer == "same text" and compiler and not cycles
     if one:
         keep_one_program(directory, only)
     if "time" in only and not one and keep_turns(read_kept(directory), limits.limit_s) is None:

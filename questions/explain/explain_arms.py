@@ -75,18 +75,19 @@ def explain_plans(
     states: the names of the states at which they do, "step 1"; by default the function's.
     """
     began = time.monotonic()
-    measured, steps = not stands_for, choose_steps(states or (function.differing if function else ()))
+    cycles = function is not None and bool(function.evaluated)  # of several functions; a profile has none of them
+    measured, steps = not stands_for and not cycles, choose_steps(states or (function.differing if function else ()))
     found = Explanation(headline="")
     for step in steps:  # of a batch that does not take the changed path, all tensors may be equal
-        first = observe(plans[0], names[0], folder / "baseline", None, step=step, profiled=measured)
+        first = observe(plans[0], names[0], folder / "baseline", None, step=step, profiled=measured, cycles=cycles)
         start = first.folder if first.observation.step else None
-        second = observe(plans[1], names[1], folder / "candidate", start, step=step, profiled=measured)
+        second = observe(plans[1], names[1], folder / "candidate", start, step=step, profiled=measured, cycles=cycles)
         report = read_start(plans[1])
         shared = report is not None and report.is_shared
         found = explain_observed((first, second), starts_shared=shared, measured=measured, function=function)
         if found.tensors is None or found.tensors.roots or found.tensors.tensors == (0, 0):
             break
-    headline = found.headline if measured else f"{found.headline}; {stands_for}"
+    headline = found.headline if not stands_for else f"{found.headline}; {stands_for}"
     return found.replace(headline=headline, seconds=round(time.monotonic() - began, 1))
 
 
@@ -104,7 +105,14 @@ def choose_steps(states: Sequence[str]) -> list[int]:
 
 
 def observe(
-    plan: RunPlan, name: str, folder: Path, start: Path | None, *, step: int = PROFILED[0], profiled: bool = True
+    plan: RunPlan,
+    name: str,
+    folder: Path,
+    start: Path | None,
+    *,
+    step: int = PROFILED[0],
+    profiled: bool = True,
+    cycles: bool = False,
 ) -> ObservedArm:
     """Observe an arm in one process: the tensors of a step, and a profile of the steps in PROFILED.
 
@@ -112,7 +120,9 @@ def observe(
     """
     last = int(plan.config["steps"]) - 1
     profile = (min(PROFILED[0], last), min(PROFILED[1], last))
-    found = observe_arm(plan, folder, start=start, evaluated=min(step, last), profile=profile if profiled else None)
+    found = observe_arm(
+        plan, folder, start=start, evaluated=min(step, last), profile=profile if profiled else None, cycles=cycles
+    )
     return ObservedArm(plan, name, folder, found)
 
 

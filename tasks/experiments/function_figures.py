@@ -41,6 +41,7 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
         "peak_gib": round(measured.get("peak_kib", 0) / 2**20, 2),
         "devices": measured.get("devices", 1),
         "unmatched": tuple(measured.get("unmatched", ())),
+        "evaluated": measured.get("evaluated", ""),
     }
     if "error" in measured:
         return FunctionComparison(answer="not evaluated", sentence=f"not evaluated: {measured['error']}", **facts)
@@ -67,6 +68,9 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
     doubts += [
         f"at {one['state']}, a tie, they differ" for one in swept if one["state"] in TIES and find_swept_gaps(one)
     ]
+    doubts += dict.fromkeys(measured.get("cycle_doubts", ()))
+    if measured.get("other_period"):
+        doubts.append("the metrics of one call are another one's, of all rows, and were not compared")
     kind = min((row["type"] for _, rows in states for row in rows), key=_width, default="")
     kind = min([kind, *measured.get("types", ())], key=_width)
     as_run = max((gap.as_run for gap in gaps if gap.as_run is not None), default=None)

@@ -29,6 +29,7 @@ def observe_arm(
     profile: tuple[int, int] | None = None,
     batches: int = 1,
     changed: Sequence[str] = (),
+    cycles: bool = False,
 ) -> Observation:
     """Run the plan's command until its step is recorded and profiled; return the record of the step's first call.
 
@@ -37,7 +38,7 @@ def observe_arm(
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
     tensors: evaluate the call `evaluated` operation by operation. profile: first and last call to profile. Calls count
     from 0. batches: number of calls whose batches are stored. changed: files of the checkout whose conditions are
-    watched.
+    watched. cycles: evaluate the loop's cycle in place of the step.
     If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
@@ -56,6 +57,9 @@ def observe_arm(
         platform=plan.config.get("hardware", ""),
         root=moved.source or "",
         changed=list(changed),
+        cycles=cycles,
+        function=plan.step[0] if plan.step else "",
+        others=list(plan.step[1:]),
     )
     if tensors:
         own["OPENBLAS_NUM_THREADS"] = "1"  # a second thread doubles the CPU time of small products

@@ -45,14 +45,15 @@ def record_again(plan: RunPlan, folder: Path) -> Observation:
 
 def record_arm(plan: RunPlan, folder: Path, changed: Sequence[str] = ()) -> Observation:
     """Return the observation of a plan's step: the recorded one, else a new one, for which its trainer starts."""
+    wanted = " ".join((plan.identity, *plan.step))
     identity, kept = folder / IDENTITY, folder / PLAN
-    if identity.is_file() and identity.read_text(encoding="utf-8") == plan.identity:
+    if identity.is_file() and identity.read_text(encoding="utf-8") == wanted:
         return read_observation(folder, plan.arm)
     batches = min(BATCHES, int(plan.config["steps"]))
     found = observe_arm(plan, folder, tensors=False, batches=batches, changed=changed)
     if found.step is not None:
         write_atomically(kept, model_to_json(plan))
-        write_atomically(identity, plan.identity)
+        write_atomically(identity, wanted)
     return found
 
 

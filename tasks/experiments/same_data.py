@@ -15,10 +15,12 @@ from configs.environment import pass_on
 from maxview_probe.evaluate.limits import SAME
 from maxview_probe.observe.meaning import meanings_of
 from maxview_probe.observe.observation_files import ARGUMENTS, OBSERVATION, batch_file, read_arrays
+from tasks.experiments.cycles import evaluated_recordings, have_cycles
 from tasks.experiments.function_figures import sizes_of
 from tasks.experiments.recordings import SIDES, Both
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.experiments.same_function import PATIENCE_S
+from tasks.observe.recorder import read_observation
 from tasks.records.data import DataComparison, DataKind
 
 RESULT, SETTINGS, OUTPUT = "data.json", "data-settings.json", "data.log"
@@ -55,6 +57,8 @@ def compare_recorded(folder: Path, say: Say) -> DataComparison | None:
     """
     recordings = (folder / SIDES[0], folder / SIDES[1])
     try:
+        observations = (read_observation(recordings[0]), read_observation(recordings[1]))
+        recordings = evaluated_recordings(observations, recordings, cycles=have_cycles(observations))
         records = [json.loads((one / OBSERVATION).read_text(encoding="utf-8")) for one in recordings]
         return compare_data(recordings, folder, devices=max(one.get("devices", 1) for one in records), say=say)
     except (OSError, ValueError, BadZipFile):

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from configs.environment import pass_on
-from tasks.diff.examine.cover_change import cover_loop
+from tasks.experiments.cycles import evaluated_recordings, have_cycles, name_gaps, say_evaluated
 from tasks.experiments.function_figures import summarise_function
 from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
@@ -23,6 +24,7 @@ from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.store import Store
 
 PATIENCE_S = 900.0
+SHOWN = 3  # sentences on what was not evaluated
 ARRAYS = 12  # float64 arrays of the state's size that exist at once: both arms, four chains, their results
 COPIES = 4  # further ones on each device while a program runs: its arguments, results and temporaries
 RESULT, SETTINGS, OUTPUT = "function.json", "function-settings.json", "function.log"
@@ -70,7 +72,7 @@ def compare_functions(
     elsewhere = next((plan for plan in plans if not is_on_cpu(plan)), None)
     if elsewhere is not None:
         return refuse(f"{elsewhere.arm} runs on {elsewhere.target}, and float64 needs a program for a processor")
-    identity = f"{plans[0].identity} {plans[1].identity}"
+    identity = " ".join((plans[0].identity, plans[1].identity, *plans[0].step))
     try:
         if not (result.exists() and json.loads(result.read_text(encoding="utf-8")).get("plans") == identity):
             recordings = recordings or (folder / SIDES[0], folder / SIDES[1])
@@ -94,12 +96,30 @@ def measure_functions(
         there = f"{free / GIB:.1f} GiB are free: choose a smaller model with --model"
         raise ValueError(f"float64 needs about {needed / GIB:.1f} GiB of memory, {there}")
     say(f"float64 needs about {needed / GIB:.1f} GiB of memory, and {free / GIB:.1f} GiB are free")
-    gaps = cover_loop(observations)
-    devices, steps = max(one.devices for one in observations), int(plans[0].config["steps"])
-    evaluate_function(recordings, result, devices=devices, steps=steps, say=say)
+    found = evaluate_loops(observations, recordings, result, names, steps=int(plans[0].config["steps"]), say=say)
     roots = [_root(*one) for one in zip(plans, recordings, strict=True)]
-    more = {"plans": identity, "not_evaluated": gaps, "roots": roots}
-    write_atomically(result, json.dumps(json.loads(result.read_text(encoding="utf-8")) | more))
+    write_atomically(result, json.dumps(found | {"plans": identity, "roots": roots}))
+
+
+def evaluate_loops(
+    observations: Both[Observation], recordings: Both[Path], result: Path, names: Both[str], *, steps: int, say: Say
+) -> dict[str, Any]:
+    """Evaluate the cycles of both loops, or their steps alone; return the JSON object with what was not evaluated."""
+    devices, cycles = max(one.devices for one in observations), have_cycles(observations)
+    folders = evaluated_recordings(observations, recordings, cycles=cycles)
+    evaluate_function(folders, result, devices=devices, steps=steps, say=say)
+    found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    why = ""
+    if cycles and "error" in found:
+        why, cycles = f"the whole cycle of the loop was not evaluated: {found['error']}", False
+        evaluate_function(recordings, result, devices=devices, steps=steps, say=say)
+        found = json.loads(result.read_text(encoding="utf-8"))
+    gaps = name_gaps(observations, cycles=cycles) + [why] * bool(why)
+    if "error" in found and gaps:  # of a step alone, which is no step
+        found["error"] = "; ".join(gaps[:SHOWN])
+    doubts = [doubt for one in observations if cycles and one.cycle for doubt in one.cycle.doubts]
+    said = say_evaluated(observations, names) if cycles else ""
+    return found | {"not_evaluated": gaps, "cycle_doubts": doubts, "evaluated": said}
 
 
 def _root(plan: RunPlan, recording: Path) -> str:

@@ -75,6 +75,7 @@ class FunctionComparison(Frozen):
     power: FunctionPower | None = None  # None if no weight moves
     unmatched: tuple[str, ...] = ()  # arguments without a counterpart, "baseline: …" or "candidate: …"
     not_evaluated: tuple[str, ...] = ()  # why "same" cannot be said although the results agree, a sentence each
+    evaluated: str = ""  # the functions of the loops that were evaluated, and the others; empty: the steps alone
     stands_for: str = ""  # how the evaluated programs differ from the runs': another model or device
     devices: int = 1
     seconds: float = 0.0

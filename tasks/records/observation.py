@@ -43,12 +43,46 @@ class LoopRecord(Frozen):
     writers: dict[str, int] = {}  # function -> arrays of a state that it writes, which the step is given or it carries
     outside: int = 0  # arrays in the step's state that no jitted function returned
     beside: int = 0  # arrays with the shapes of weights that are made anew outside of jitted functions
+    unrecorded: int = 0  # those of them that no operation of JAX made
     programs: int = 1  # distinct programs that the step ran
     changed_at: tuple[int, ...] = ()  # calls that ran another program than the first one, from 0
     digests: dict[str, str] = {}  # other function -> digest of its program; empty: it has several programs
     callbacks: dict[str, int] = {}  # function of Python that the step calls for a value -> number of places
     # (path, line, function, file) of each line that jits new function objects in the loop, and their number
     jits: tuple[tuple[str, int, str, str, int], ...] = ()
+
+
+class CycleRecord(Frozen):
+    """What the training loop computes from one update of the weights to the next, as one function."""
+
+    functions: dict[str, int] = {}  # jitted function -> its results; those on which a later state depends
+    eager: int = 0  # operations outside of jitted functions, of those
+    period: int = 1  # calls of the step in a cycle
+    calls: int = 0  # recorded cycles
+    not_evaluated: tuple[str, ...] = ()  # jitted functions on which no later state depends
+    gaps: tuple[str, ...] = ()  # arrays of the state that the host computes, a sentence each
+    doubts: tuple[str, ...] = ()  # what only the recorded cycles show, a sentence each
+    is_written: bool = False  # whether it is more than a call of the step, and recorded in the folder CYCLE
+    problem: str = ""  # why there is none
+
+    @property
+    def is_of_step_alone(self) -> bool:
+        """Whether it only repeats the step."""
+        return len(self.functions) == 1 and not self.eager
+
+    @property
+    def sentence(self) -> str:
+        """The evaluated functions, and the others, in words."""
+        named = [
+            f"`{name}` ({results} {'result' if results == 1 else 'results'})"
+            for name, results in self.functions.items()
+        ]
+        named += [f"{self.eager} operations outside of jitted functions"] if self.eager else []
+        *most, last = named or ["nothing"]
+        times = f", {self.period} calls of the step in a cycle" if self.period > 1 else ""
+        others = ", ".join(f"`{name}`" for name in self.not_evaluated)
+        listed = f"{', '.join(most)} and {last}" if most else last
+        return f"evaluated: {listed}{times}" + (f"; not evaluated: {others}" if others else "")
 
 
 class Observation(Frozen):
@@ -67,6 +101,7 @@ class Observation(Frozen):
     # for each argument of the second call the index of the first call's result that it is; None: no second call
     feeds: tuple[int | None, ...] | None = None
     loop: LoopRecord | None = None  # None: the step's program did not really run
+    cycle: CycleRecord | None = None  # None: the loop was not recorded
     notes: tuple[str, ...] = ()  # failures, one sentence each
 
 

@@ -156,6 +156,7 @@ class RunPlan(Frozen):
     start: SharedStart | None = None  # None: the start is not shared
     against: str = ""  # place of the blessed runs that replace the first arm's; empty: the first arm is trained
     blessed: str = ""  # path of the baseline file that contains this run; empty: not a blessed run
+    step: tuple[str, ...] = ()  # the jitted functions of the step, the first of which begins it; empty: they are found
     start_folder: str | None = None  # folder of a custom trainer's program; None for other trainers
 
     @property

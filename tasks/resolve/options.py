@@ -133,6 +133,11 @@ class CompareMore(PreflightMore):
     max_repeats: Annotated[
         int | None, doc(f"The runs per arm of until-decided, at most; {ENOUGH_REPEATS} by default.", **or_empty(COUNT))
     ] = None
+    step: Annotated[
+        tuple[str, ...],
+        QUIET,
+        doc("The jitted functions of the training step, the first of which begins it; by default they are found."),
+    ] = ()
     seeds: Annotated[
         int | None,
         doc(

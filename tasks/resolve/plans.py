@@ -44,6 +44,8 @@ class Request(Frozen):
     rules: VerdictRules | None = None  # verdict rules that a nightly's plan stores; None: read the files now
     blessed: str = ""  # file or folder of baselines; their runs replace the first arm's; empty: train both arms
 
+    step: tuple[str, ...] = ()  # the step's functions; empty: the comparison's own
+
     suffix: ClassVar[str] = ""  # after the arm in a run's name
 
     def count_repeats(self, comparison: Comparison) -> int:
@@ -118,6 +120,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     damaged baseline.
     """
     comparison, target, cases = check_request(request, root)
+    request = request.replace(step=request.step or comparison.step)
     problems = Problems()
     configs: dict[tuple[str, str], ResolvedConfig] = {}
     names = [arm.name for arm in comparison.arms]
@@ -227,6 +230,7 @@ def plan_run(
         compiles_for=request.topology(target),
         start=start,
         start_folder=trainer.start_folder,
+        step=request.step,
     )
 
 
@@ -266,7 +270,7 @@ def request_comparison(options: CompareOptions) -> Request:
     blessed = options.baseline if is_baseline_place(options.baseline) else ""
     request = _request(options.replace(baseline="") if blessed else options, options.more)
     arms = request.arms.replace(aa=options.more.aa)
-    request = request.replace(repeats=options.more.repeats, blessed=blessed, arms=arms)
+    request = request.replace(repeats=options.more.repeats, blessed=blessed, arms=arms, step=options.more.step)
     return FunctionRequest(**dict(request)) if options.read_only() == {"function"} else request
 
 

@@ -140,13 +140,9 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
             raise ValueError(f"{arm}: one step shows no weight that becomes an argument of the next: train two or more")
     sources = match(steps[0].inputs, steps[1].inputs)
     unmatched = _unmatched(steps, sources)
-    lost = [
-        slot.meaning for slot, source in zip(steps[1].inputs, sources, strict=True) if not source and _must_match(slot)
-    ]
-    if lost:
-        raise ValueError(
-            f"the baseline has no counterpart of the candidate's {', '.join(lost[:3])}: their states differ"
-        )
+    alone = [n for n, source in enumerate(sources) if not source and _must_match(steps[1].inputs[n])]
+    whole = any(step.record.get("period", 0) > 1 for step in steps)  # an accumulator begins each cycle with one value
+    _raise_if_lost(steps[1], [n for n in alone if not (whole and n in steps[1].fed)])
     say("compiling both steps, as they are and in float64")
     texts = widen_both(steps)
     with naming("baseline"):
@@ -164,6 +160,9 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     with naming("candidate"):
         candidate = PreparedArm(steps[1], first, batches, texts[1])
     outputs = match(steps[0].outputs, steps[1].outputs)
+    if len({step.record.get("period", 1) for step in steps}) > 1:  # a metric of one call is another one's, of all rows
+        outputs = [None if slot.role == "metric" else one for slot, one in zip(steps[1].outputs, outputs, strict=True)]
+    moving: tuple[set[int], set[int]] = (set(), set())  # inputs of each arm that a step has changed
     say(f"running {CHAINED} steps of each")
     states = []
     weights = {output: to_float64(steps[0].first[n]) for n, output in steps[0].fed.items() if is_weight(steps[0], n)}
@@ -172,10 +171,18 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     ):
         states.append({"state": f"step {number}", "results": measure_results(steps[1].outputs, outputs, *results)})
         wide = results[1]
+        for prepared, step, held, after in zip((baseline, candidate), steps, moving, (wide, results[3]), strict=True):
+            held |= {n for n, out in step.fed.items() if not np.array_equal(after[out], to_float64(prepared.first[n]))}
+            held -= step.own_counters
         updates = [{"norm": distance(wide[n], 0.0), "update": distance(wide[n], old)} for n, old in weights.items()]
         weights = {n: wide[n] for n in weights}
     found: dict[str, Any] = {"states": states, "unmatched": unmatched, "curves": {}, "updates": updates}
-    found["lost_state"] = _find_lost_state(steps, sources)
+    _raise_if_lost(steps[1], [n for n in alone if n in moving[1]])
+    found["other_period"] = len({step.record.get("period", 1) for step in steps}) > 1
+    found["lost_state"] = _find_lost_state(steps, sources, moving if whole else None)
+    if found["lost_state"] and any("period" in step.record for step in steps):
+        lost = ", ".join(found["lost_state"][:3])
+        raise ValueError(f"only one arm's loop carries {lost} from cycle to cycle: their states differ")
     found |= {"types": list_float_types(step.text for step in steps), "devices": max(step.devices for step in steps)}
     if settings.curve_steps:
         say(f"running {settings.curve_steps} steps for the band of rounding")
@@ -199,6 +206,7 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     swept = Sweep(
         step=steps[0], arms=(baseline.swept, candidate.swept), translate=translate, slots=steps[1].outputs,
         sources=outputs, first=[to_float64(one) for one in baseline.first], steps=settings.curve_steps,
+        resting=frozenset(steps[0].fed) - _used(sources) - moving[0] if whole else frozenset(),
         plain=[(arm.plain, [one.dtype for one in arm.first]) for arm in (baseline, candidate)],
     )  # fmt: skip
     found["swept"] = swept.run(settings.sweep_s)
@@ -405,11 +413,30 @@ def _must_match(slot: Slot) -> bool:
     return slot.role == "optimizer" or (slot.role in ("parameter", "data", "quantisation") and slot.is_float)
 
 
-def _find_lost_state(steps: tuple[RecordedStep, RecordedStep], sources: Sequence[ArrayOrigin | None]) -> list[str]:
-    """Return the names of arrays that only one arm's step carries from call to call."""
-    used = {place for source in sources if source for place in source.places}
-    lost = [steps[0].inputs[n] for n in steps[0].fed if n not in used]
-    lost += [steps[1].inputs[n] for n in steps[1].fed if sources[n] is None]
+def _used(sources: Sequence[ArrayOrigin | None]) -> set[int]:
+    """Return the baseline's inputs from which the candidate's are made."""
+    return {place for source in sources if source for place in source.places}
+
+
+def _raise_if_lost(step: RecordedStep, places: Sequence[int]) -> None:
+    """Raise ValueError if the baseline lacks some inputs of the candidate."""
+    if places:
+        lost = ", ".join(step.inputs[n].meaning for n in places[:3])
+        raise ValueError(f"the baseline has no counterpart of the candidate's {lost}: their states differ")
+
+
+def _find_lost_state(
+    steps: tuple[RecordedStep, RecordedStep],
+    sources: Sequence[ArrayOrigin | None],
+    moving: tuple[set[int], set[int]] | None,
+) -> list[str]:
+    """Return the names of arrays that only one arm's step carries from call to call.
+
+    moving: the inputs of each arm that change; None: all that are carried may.
+    """
+    used = _used(sources)
+    lost = [steps[0].inputs[n] for n in steps[0].fed if n not in used and (moving is None or n in moving[0])]
+    lost += [steps[1].inputs[n] for n in steps[1].fed if sources[n] is None and (moving is None or n in moving[1])]
     return [slot.meaning for slot in lost if slot.role != "random numbers"]
 
 

@@ -24,6 +24,7 @@ from maxview_probe.observe.meaning import meanings_of
 from maxview_probe.observe.observation_files import ARGUMENTS, OBSERVATION, PROGRAM, batch_file
 
 _NAME = re.compile(r'loc\("((?:[^"\\]|\\.)*)"')
+_WORD = re.compile(r"\w+")
 _RESULT = re.compile(r'"result(.*)"')
 LOSS = "loss"
 # element type in StableHLO → NumPy's type; `_SHORT` covers the other integers and floats
@@ -85,6 +86,15 @@ class RecordedStep:
         self.fed = self._find_fed([split_type(kind) for kind in results])
         if not any(slot.role == "parameter" for slot in self.inputs):  # Equinox passes flat lists: no name tells a role
             self.inputs = [_as_state(slot) if n in self.fed else slot for n, slot in enumerate(self.inputs)]
+        elif self.record.get("period"):  # of the state of a loop's other functions, such as `mean['w']`
+            self.inputs = [
+                _as_state(replace(slot, meaning=".".join(_WORD.findall(self.names[place]))))
+                if slot.role == "data" and n in self.fed
+                else slot
+                for n, (place, slot) in enumerate(zip(self.kept, self.inputs, strict=True))
+            ]
+        own = set(self.record.get("own_counters", ()))  # inputs of a cycle that only their own next values read
+        self.own_counters = {n for n, place in enumerate(self.kept) if place in own}
         self.outputs = self._find_outputs([split_type(kind) for kind in results])
         reads = set(self.kept)
         # index among the call's arguments → slot of an argument that the program does not read: `jit` leaves it out

@@ -67,6 +67,8 @@ class Sweep:
     first: Arrays  # the baseline's first arguments in float64
     steps: int  # planned
     plain: Sequence[tuple[RunnableProgram, Sequence[Any]]]  # of each arm, as run: the program and its arguments' types
+    # arguments of the baseline that keep their values: only one arm has them, as constants
+    resting: frozenset[int] = frozenset()
 
     def run(self, limit_s: float) -> list[dict[str, Any]]:
         """Return the measured differences at each state; no state is begun after `limit_s` seconds."""
@@ -135,6 +137,7 @@ class Sweep:
         return [
             n for n, slot in enumerate(self.step.inputs)
             if slot.shape == () and not slot.is_float and slot.role == "counter" and slot.type != "i1"
+            and n not in self.resting
         ]  # fmt: skip
 
     def _with_counters(self, number: int) -> Arrays:
@@ -145,7 +148,10 @@ class Sweep:
         return given
 
     def _chosen(self, role: str) -> list[int]:
-        return [n for n, slot in enumerate(self.step.inputs) if slot.role == role and slot.is_float]
+        return [
+            n for n, slot in enumerate(self.step.inputs)
+            if slot.role == role and slot.is_float and n not in self.resting
+        ]  # fmt: skip
 
     def _scaled(self, role: str, scale: float) -> Arrays:
         given = list(self.first)

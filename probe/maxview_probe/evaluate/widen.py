@@ -39,6 +39,7 @@ def widen_program(text: str, *, with_places: bool = False) -> str:
     with_places: keep the source locations.
     """
     module = parse_program(text)
+    drop_callbacks(module)
     check_calls(module)
     for operation in list(walk(module.operation)):
         _widen_operation(operation)
@@ -49,9 +50,19 @@ def widen_program(text: str, *, with_places: bool = False) -> str:
 def as_run(text: str) -> str:
     """Return the program's text without donation and placement of arguments, which one process cannot keep."""
     module = parse_program(text)
+    drop_callbacks(module)
     check_calls(module, floats=False)
     strip_placement(module)
     return str(module)
+
+
+def drop_callbacks(module: Any) -> None:
+    """Remove the calls of Python that return nothing, such as `jax.debug.print`: no result depends on them."""
+    for operation in list(walk(module.operation)):
+        if operation.name == "stablehlo.custom_call" and not len(operation.results):
+            target = ir.StringAttr(operation.attributes["call_target_name"]).value
+            if any(word in target for word in _CALLBACKS):
+                operation.erase()
 
 
 def check_calls(module: Any, *, floats: bool = True) -> None:

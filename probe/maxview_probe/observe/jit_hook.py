@@ -8,6 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeAlias
 
 import jax
@@ -42,7 +43,10 @@ def call_of_jitted(jitted: Any, options: dict[str, Any], name: str, args: Any, k
     """Return the call of a jitted function; None if the program has more or fewer inputs than the call has leaves."""
     traced = jitted.trace(*args, **kwargs)
     dynamic_args, dynamic_kwargs, put_back = _split_static(jitted, options, args, kwargs)
-    return _make(name, traced.jaxpr, dynamic_args, dynamic_kwargs, put_back, traced.lower)
+    call = _make(name, traced.jaxpr, dynamic_args, dynamic_kwargs, put_back, traced.lower)
+    if call is not None and isinstance(jitted, Mapped):
+        call.arguments = jitted.name_arguments(dynamic_args, dynamic_kwargs)
+    return call
 
 
 def call_of_compiled(compiled: Any, lowered: Any, closed: Any, name: str, args: Any, kwargs: Any) -> Call | None:
@@ -62,6 +66,43 @@ def _make(
     if len(names) != len(leaves) or len(set(names)) < len(leaves):
         names = [jax.tree_util.keystr(path[1:]) for path, _ in paths]
     return Call(name, closed, names, leaves, tree, put_back, lower, compiled)
+
+
+class Mapped:
+    """A function of `jax.pmap`, with the `trace` that jitted functions have."""
+
+    def __init__(self, mapped: Any, function: Any):
+        self._mapped, self._function = mapped, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function."""
+        return self._mapped(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._mapped, name)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """Return an object with the ClosedJaxpr of a call, and its `lower`."""
+        lowered = self._mapped.lower(*args, **kwargs)
+        lowered.__dict__[_KEPT] = _last_lowered[0], function_name(self._function)
+        return SimpleNamespace(jaxpr=_last_lowered[0], lower=lambda: lowered)
+
+    def name_arguments(self, args: Any, kwargs: Any) -> list[str]:
+        """Return the name of each leaf: JAX keeps none."""
+        try:
+            names = list(inspect.signature(self._function).parameters)
+        except (TypeError, ValueError):
+            names = []
+        names += [f"argument{n}" for n in range(len(names), len(args))]
+        words = [(names[n], one) for n, one in enumerate(args)] + list(kwargs.items())
+        return [
+            f"{name}{jax.tree_util.keystr(path)}"
+            for name, one in words
+            for path, _ in jax.tree_util.tree_flatten_with_path(one)[0]
+        ]
+
+
+_last_lowered: list[Any] = []  # the ClosedJaxpr that was lowered last
 
 
 def _put_none_back(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgsKwargs:
@@ -196,6 +237,15 @@ def patch(recorder: Recorder) -> None:
         return Jitted(jitted, fun, options, recorder) if callable(fun) else jitted
 
     jax.jit = jit
+    real_map = jax.pmap
+
+    @functools.wraps(real_map)
+    def pmap(fun: Any, *words: Any, **options: Any) -> Any:
+        mapped = real_map(recorder.prepare(fun), *words, **options)
+        fixed = {"static_argnums": options.get("static_broadcasted_argnums")}
+        return Jitted(Mapped(mapped, fun), fun, fixed, recorder)
+
+    jax.pmap = pmap
     _patch_ahead_of_time(recorder)
 
 
@@ -207,6 +257,7 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
     def lower_and_keep(traced: Any, *words: Any, **named: Any) -> Any:
         lowered = lower(traced, *words, **named)
         lowered.__dict__[_KEPT] = traced.jaxpr, traced.fun_name
+        _last_lowered[:] = [traced.jaxpr]
         return lowered
 
     def compile_and_keep(lowered: Any, *words: Any, **named: Any) -> Any:

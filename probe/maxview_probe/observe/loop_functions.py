@@ -7,7 +7,7 @@ functions leaves no call: it shows in arguments that no call returned, and in th
 import hashlib
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +35,9 @@ class Made:
 class LoopFunctions:
     """The calls of a loop, from the step's first recorded call on."""
 
-    def __init__(self, step: str):
-        self.step, self.iteration = step, 0
+    def __init__(self, step: str, is_recorded: Callable[[Any], bool] = lambda array: False):
+        """is_recorded: whether the call or operation that made an array is recorded."""
+        self.step, self.iteration, self.is_recorded = step, 0, is_recorded
         self.made: dict[int, Made] = {}
         self.calls: Counter[str] = Counter()
         self.carried: Counter[str] = Counter()  # function → most floats that one call takes from an earlier iteration
@@ -46,6 +47,7 @@ class LoopFunctions:
         self.outside: dict[int, list[bool]] = {}
         self.held: dict[int, Any] = {}  # place → the values of such an argument in the last call
         self.renewed: list[list[Any]] = []  # per iteration: weak references to floats of the host that are new
+        self.unrecorded: list[list[Any]] = []  # those of them that no recorded operation made
         self.before: dict[int, Any] = {}  # arrays alive before the last call: id → weak reference
         self.results: list[Any] = []  # of the step's last call
         self.last: list[Any] = []  # its arguments; weak references, or the values themselves
@@ -130,12 +132,14 @@ class LoopFunctions:
             if name != self.step and max(self.carried[name], self.fed[name]) and (self.calls[name] > 1)
         }
         renewed = [len(found) for found in self.renewed if found]
+        unrecorded = [len(found) for found in self.unrecorded if found]
         return {
             "calls": self.iteration,
             "others": dict(self.calls.most_common()),
             "writers": writers,
             "outside": sum(2 * sum(seen) > len(seen) for seen in self.outside.values()),
             "beside": min(renewed) if len(renewed) > 1 else 0,
+            "unrecorded": min(unrecorded) if len(unrecorded) > 1 else 0,
             "programs": len(self.programs),
             "changed_at": self.changed_at,
             "callbacks": dict(self.callbacks),
@@ -222,9 +226,10 @@ class LoopFunctions:
                 continue
             if _is_array_of_floats(one) and one.shape in shapes:
                 new.append(reference)
-        for earlier in self.renewed:  # a batch that was made ahead
+        for earlier in (*self.renewed, *self.unrecorded):  # a batch that was made ahead
             earlier[:] = [one for one in earlier if id(one()) not in given]
         self.renewed.append(new)
+        self.unrecorded.append([one for one in new if not self.is_recorded(one())])
         self.before = living
 
 

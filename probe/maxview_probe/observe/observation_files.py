@@ -20,6 +20,7 @@ PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"
 ARGUMENTS, TENSORS, DRAWS, START = "arguments.npz", "tensors.jsonl.gz", "draws.npz", "start.json"
 LOOP = "loop.json"  # when the calls of a step returned whose program was emptied
 CALLS = "calls.jsonl"  # time and scalars of each call of a run's step
+CYCLE = "cycle"  # subfolder with the recording of the loop's cycle, if that is more than one call of the step
 EVALUATED = "evaluated.npz"  # the arguments of the call whose operations are evaluated, if it is not the first call
 BATCHES_END = "batches-end.json"  # the first step without a stored batch; only if the run stopped storing batches
 BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"  # xla.BufferAssignmentProto, xla.HloModuleProto
@@ -123,7 +124,9 @@ class RecorderSettings:
     skipped: int = 0  # calls of the step before the first one that counts
     runs: bool = True  # False: the step's program returns zeros, which spares its compile
     function: str = ""  # name of the function to record in place of the step; "": the step
+    others: tuple[str, ...] = ()  # further functions of the step: without one of them there is no cycle
     tree_mode: bool = False  # Flax NNX walks modules as trees, not as graphs
+    cycles: bool = False  # evaluate the loop's cycle operation by operation, if it is more than the step's call
     platform: str = ""  # of the runs that a recording on processors stands for, as JAX names it
     automatic_gradients: bool = False  # differentiate functions with `jax.custom_vjp` as if they had none
 

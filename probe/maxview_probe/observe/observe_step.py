@@ -17,19 +17,27 @@ import jax
 
 from maxview_probe.observe import bits, jaxprs, ran_lines
 from maxview_probe.observe import observation_files as files
+from maxview_probe.observe.cycle import Cycle, NoCycle, find_cycle
 from maxview_probe.observe.empty_program import empty
 from maxview_probe.observe.evaluate_step import StepEvaluation
 from maxview_probe.observe.find_step import StepFinder
-from maxview_probe.observe.jit_hook import ArgsKwargs, Call, in_trace
+from maxview_probe.observe.jit_hook import ArgsKwargs, Call, Mapped, in_trace
 from maxview_probe.observe.loop_functions import LoopFunctions
 from maxview_probe.observe.meaning import meanings_of
 from maxview_probe.observe.observation_files import RecorderSettings
 from maxview_probe.observe.other_arm import Draws, Replacement, have_common_keys
 from maxview_probe.observe.profiling import Profiling
 from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
+from maxview_probe.observe.tape import Tape, install
+from maxview_probe.observe.write_cycle import arguments_of, feeds_of, slot_names, write_cycle
 
 FEEDING_CALLS = 3  # calls whose results are looked for among the arguments of the next one
 MIN_BATCHES, MAX_BATCH_S = 3, 10.0
+MIN_UPDATES, MAX_CALLS, MAX_CYCLE_S = (
+    5,
+    200,
+    120.0,
+)  # recorded for a loop of several functions, or of accumulated gradients
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")
 
 
@@ -50,6 +58,12 @@ class StepObserver:
         self.batches_end = settings.batches  # the first call whose batch is not stored
         self.began = time.monotonic()
         self.loop: LoopFunctions | None = None  # from the first recorded call on, if the programs really run
+        self.tape = Tape()
+        self.moved: list[bool] = []  # whether the weights changed before each call from the second on
+        self.weights: list[str] = []  # their digests before the last call
+        self.is_enough = False  # whether all wanted calls were made; further ones only show the loop's cycle
+        wanted = settings.runs and settings.profile is None and (settings.cycles or settings.evaluated is None)
+        self.tape.problem = install(self.tape) if wanted else "not recorded"
 
     def prepare(self, function: Any) -> Any:
         if self.loop is not None and not self.busy:
@@ -82,6 +96,8 @@ class StepObserver:
         self.finder.others[name] += 1
 
     def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
+        if isinstance(jitted, Mapped) and self.tape.is_on:
+            self.tape.name_call(name, jitted.name_arguments(args, kwargs))
         if self.loop is not None and not self.busy and self.loop.is_new(jitted) and not in_trace((args, kwargs)):
             self.busy = True
             with self.guarded(f"the program of {name} cannot be read"):
@@ -118,21 +134,23 @@ class StepObserver:
         if 0 < number < self.batches_end:
             with self.guarded("the batch cannot be stored"):
                 self.store_batch(call, number)
-        if number == self.settings.evaluated and self.is_whole:
+        if number == self.settings.evaluated and self.is_whole and not self.settings.cycles:
             with self.guarded("the step cannot be evaluated operation by operation"):
                 if number:
                     self.share_arguments(call)
-                self.evaluate(call)
+                self.evaluate(call.closed, call.name, call.arguments, call.leaves)
         if number == first:
             with self.guarded("the profile cannot be started"):
                 self.profiling = Profiling(self.settings.folder / "profile")
         is_first_program = True
         if self.settings.runs:
-            self.loop = self.loop or LoopFunctions(call.name)
+            self.loop = self.loop or LoopFunctions(call.name, self.tape.knows)
             with self.guarded("the loop cannot be followed"):
                 is_first_program = self.loop.before_step(call.closed, call.leaves)
         if self.own_run is None:
             self.own_run = go_on
+        with self.guarded("the loop cannot be followed"):
+            self.follow(call)
         results = self.go_on(call, go_on, compiled=is_first_program and go_on is self.own_run)
         if self.loop is not None:
             with self.guarded("the loop cannot be followed"):
@@ -153,8 +171,39 @@ class StepObserver:
                 self.profiling.stop()
             self.finish()
         elif number >= max(last, self.batches_end - 1, self.settings.evaluated or 0):
-            self.finish()
+            self.is_enough = True
+            if not self.lacks_cycle():
+                self.finish()
         return results
+
+    def follow(self, call: Call) -> None:
+        """Begin the next segment of the loop's tape, and note whether the weights have changed."""
+        if self.tape.problem or not self.is_whole:
+            return
+        if self.tape.segment in (0, 1):
+            self.tape.name_values()
+        self.tape.begin_step(call.name, call.arguments)
+        if self.moved and self.moved[-1] and all(self.moved[1:]):
+            return  # they always do
+        roles = meanings_of(call.arguments)
+        weights = [leaf for leaf, (role, _) in zip(call.leaves, roles, strict=True) if role == "parameter"]
+        weights = weights or [leaf for leaf in call.leaves if self.tape.knows(leaf)]
+        now = [bits.digest_bits(bits.to_bits(one)) for one in weights]
+        if self.tape.segment:
+            self.moved.append(now != self.weights)
+        self.weights = now
+
+    @property
+    def updates(self) -> int:
+        """The number of recorded updates of the weights."""
+        return self.tape.segment if all(self.moved[1:]) else sum(self.moved)
+
+    def lacks_cycle(self) -> bool:
+        """Whether more calls are recorded until the loop's cycle shows."""
+        if self.tape.segment < 0 or self.tape.problem or (self.tape.is_of_step and self.moved and all(self.moved[1:])):
+            return False
+        late = time.monotonic() - self.began > MAX_CYCLE_S
+        return self.updates < MIN_UPDATES and self.tape.segment < MAX_CALLS and not late
 
     def note_feeds(self, call: Call) -> None:
         """Note which arguments of a call are results of the one before, for the first FEEDING_CALLS calls together.
@@ -232,12 +281,12 @@ class StepObserver:
         else:
             call.leaves = Replacement(call.arguments, call.leaves, self.settings.start / files.EVALUATED).leaves
 
-    def evaluate(self, call: Call) -> None:
-        """Evaluate the step in float64 operation by operation; write a row per tensor, and the first arm's draws."""
+    def evaluate(self, closed: Any, name: str, arguments: list[str], leaves: list[Any]) -> None:
+        """Evaluate a program in float64 operation by operation; write a row per tensor, and the first arm's draws."""
         began = time.process_time()
         with files.packed_lines(self.settings.folder / files.TENSORS) as write:
-            evaluation = StepEvaluation(write, Draws(self.given_draws(call)))
-            evaluation.run(call.closed, call.leaves)
+            evaluation = StepEvaluation(write, Draws(self.given_draws(arguments)))
+            evaluation.run(closed, leaves)
         for text in dict.fromkeys(evaluation.notes):
             self.note(text)
         self.record["tensors"] = evaluation.rows
@@ -245,16 +294,14 @@ class StepObserver:
         if held and self.settings.start is None:
             with self.guarded("the draws cannot be written"):
                 files.write_arrays(self.settings.folder / files.DRAWS, list(held), list(held.values()))
-        print_on_stderr(
-            f"{evaluation.rows} tensors of {call.name} in {time.process_time() - began:.1f} s of the processor"
-        )
+        print_on_stderr(f"{evaluation.rows} tensors of {name} in {time.process_time() - began:.1f} s of the processor")
 
-    def given_draws(self, call: Call) -> Mapping[str, Any]:
+    def given_draws(self, arguments: list[str]) -> Mapping[str, Any]:
         """Return the other arm's draws if both arms have random keys, but none in common; else {}."""
         start = self.settings.start
         if start is None or not (start / files.DRAWS).exists():
             return {}
-        if have_common_keys(call.arguments, files.read_arrays(start / files.ARGUMENTS)):
+        if have_common_keys(arguments, files.read_arrays(start / files.ARGUMENTS)):
             return {}
         return files.read_arrays(start / files.DRAWS)
 
@@ -270,6 +317,8 @@ class StepObserver:
         self.finder.reject(name)
         (self.settings.folder / files.PROGRAM).unlink(missing_ok=True)
         self.calls, self.compiled, self.loop, self.results = 0, None, None, []
+        self.tape.clear()
+        self.moved, self.weights = [], []
         self.record = {"notes": self.record["notes"]}
         print_on_stderr(f"{name} returns its arrays unchanged: it is not the training step")
 
@@ -298,8 +347,59 @@ class StepObserver:
         """Write `observation.json`, and the lines that ran."""
         if self.loop is not None:
             self.record["loop"] = self.loop.describe()
+            with self.guarded("the cycle cannot be written"):
+                self.write_cycle()
         ran_lines.write()
         files.write_json(self.settings.folder / files.OBSERVATION, self.record)
+
+    def write_cycle(self) -> None:
+        """Record what the loop computes in one cycle, if that is more than the step's call."""
+        if self.tape.segment < 0 or self.loop is None:
+            return
+        tape = self.tape
+        with tape.paused():
+            found: dict[str, Any] = {"functions": {}, "gaps": [], "problem": ""}
+            try:
+                cycle = find_cycle(tape, self.moved)
+                if missing := [one for one in self.settings.others if one not in cycle.functions]:
+                    raise NoCycle(f"`{missing[0]}` is no part of the cycle: no later state depends on it")
+                found |= {"functions": cycle.functions, "eager": cycle.eager, "period": cycle.period}
+                found |= {
+                    "not_evaluated": cycle.not_evaluated,
+                    "gaps": cycle.gaps,
+                    "doubts": cycle.doubts,
+                    "calls": len(cycle.cycles),
+                }
+                if not cycle.is_one_call:
+                    kept = {key: self.record[key] for key in ("devices", "platform", "software")}
+                    traced = write_cycle(self.settings.folder / files.CYCLE, cycle, kept, kept_arguments)
+                    found["is_written"] = True
+                    if self.settings.cycles and self.settings.evaluated is not None:
+                        self.evaluate_cycle(cycle, traced.jaxpr)
+            except NoCycle as error:
+                found["problem"] = str(error)
+            self.record["cycle"] = found
+
+    def evaluate_cycle(self, cycle: Cycle, closed: Any) -> None:
+        """Evaluate the loop's cycle operation by operation, and record its arguments, in place of the step's."""
+        assert self.settings.evaluated is not None
+        folder, start = self.settings.folder / files.CYCLE, self.settings.start
+        number = min(self.settings.evaluated, len(cycle.cycles) - 1)
+        names, leaves = slot_names(cycle), arguments_of(cycle, number)
+        file = files.EVALUATED if number else files.ARGUMENTS
+        own = {}
+        if start is None:
+            files.write_arrays(folder / file, names, list(map(bits.to_bits, leaves)))
+        else:
+            done = Replacement(names, leaves, start / files.CYCLE / file)
+            if not number:
+                both = zip(names, leaves, strict=True)
+                own = {name: bits.digest_bits(bits.to_bits(leaf)) for name, leaf in both if name in done.replaced}
+            leaves = done.leaves
+        described = [{**one, "own_digest": own.get(one["name"])} for one in describe_all(names, leaves)]
+        self.record |= {"arguments": described, "results": [], "kept": None, "feeds": feeds_of(cycle)}
+        (self.settings.folder / files.PROGRAM).write_bytes((folder / files.PROGRAM).read_bytes())
+        self.evaluate(closed, " and ".join(cycle.functions), names, leaves)
 
     def end_without_step(self) -> None:
         """Write a record with the reason why the observation is missing or unfinished; called at the process's exit."""
@@ -310,7 +410,7 @@ class StepObserver:
             self.note(f"the trainer failed before its training step: {describe_error(died)}")
         elif self.finder.name is None:
             self.note(self.explain_missing_step())
-        else:
+        elif not self.is_enough:
             self.note("the trainer ended before the wanted calls were made")
         self.write()
 
@@ -319,6 +419,8 @@ class StepObserver:
         shown = ", ".join(list(self.finder.others)[:5])
         if jax.jit is not self.jit and not isinstance(getattr(jax.jit, "__wrapped__", None), type(self.jit)):
             return "no step was found: the trainer has replaced jax.jit by a function of its own"
+        if self.settings.function:
+            return f"no step was found: the trainer calls no jitted function `{self.settings.function}`"
         if not shown:
             return "no step was found: the trainer calls no jitted function"
         return f"no step was found among the jitted functions of the trainer ({shown}): none returns what it trains"

@@ -183,10 +183,15 @@ def suggest_case(coverage: ChangeCoverage | None) -> str:
     return next((one.case for one in coverage.unseen if one.case), "") if coverage is not None else ""
 
 
-def cover_loop(observations: Both[Observation]) -> list[str]:
-    """Return what writes the state beside the evaluated step, a sentence each; functions of one program are excused."""
+def cover_loop(observations: Both[Observation], *, cycles: bool = False) -> list[str]:
+    """Return what writes the state beside the evaluated step, a sentence each; functions of one program are excused.
+
+    cycles: whether the cycles of both loops were evaluated, and not the steps alone.
+    """
     found: list[str] = []
     loops = [one.loop for one in observations]
+    if cycles:
+        return list(dict.fromkeys(gap for one in observations for gap in _gaps_of_cycle(one)))
     for loop, other, arm in zip(loops, reversed(loops), (one.arm for one in observations), strict=True):
         if loop is None:
             continue
@@ -216,6 +221,21 @@ def cover_loop(observations: Both[Observation]) -> list[str]:
             arm = observations[fed[1][name]].arm
             found.append(f"{name} is a result of the step before in {arm} only; the other arm's host gives it anew")
     return list(dict.fromkeys(found))
+
+
+def _gaps_of_cycle(one: Observation) -> Iterator[str]:
+    """Yield what writes the state beside the evaluated cycle."""
+    assert one.cycle is not None
+    yield from one.cycle.gaps
+    if one.loop is None:
+        return
+    if one.loop.unrecorded:
+        yield (
+            f"{counted(one.loop.unrecorded, 'array')} with the shapes of weights {_is(one.loop.unrecorded)} made anew "
+            "by the host in each step"
+        )
+    for name in one.loop.callbacks:
+        yield f"the step calls Python (`{name}`) for values, which were not evaluated"
 
 
 def _list_fed(observation: Observation) -> dict[str, bool]:

@@ -122,6 +122,7 @@ class Brief(Frozen):
     word: str  # the outcome, or what was asked: "same function and time"
     sentence: str
     not_tried: str  # what an untrained comparison leaves out, as a sentence; else empty
+    evaluated: str  # which functions of the loops float64 evaluated, as a sentence; empty: the steps alone
     gate: str  # whether it passes the command's gate, and why; empty without a gate
     sure: str  # how certain the verdict is; may be empty
     strips: tuple[Strip, ...]
@@ -152,6 +153,9 @@ def make_brief(record: ComparisonRecord) -> Brief:
         title=" · ".join(map(visible, (record.case, _name_arms(record), *targets))),
         word=tell_outcome(record),
         sentence=sentence,
+        evaluated=_as_sentence(visible(record.function.evaluated))
+        if record.function and record.function.evaluated
+        else "",
         not_tried=_as_sentence(visible(record.not_tried)) if record.not_tried else "",
         gate=tell_gate(record),
         sure=qualify_certainty(record, tell_certainty(record, row)),

@@ -36,9 +36,10 @@ def summary_markdown(record: ComparisonRecord, page: str = "") -> str:
     Has at most MAX_BYTES bytes: long rows, log lines and reasons are left out. page: a URL, or empty.
     """
     brief = make_brief(record)
+    more = " ".join(filter(None, (brief.sure, brief.evaluated, brief.not_tried)))
     head = [
         f"# {tell_verdict(record)}: {_md(brief.title)}",
-        f"**{_md(brief.sentence)}** {_md(f'{brief.sure} {brief.not_tried}'.strip())}".strip(),
+        f"**{_md(brief.sentence)}** {_md(more)}".strip(),
     ]
     head += [f"**{_md(brief.gate)}**"] if brief.gate else []
     if page.startswith(("http://", "https://")):

@@ -108,6 +108,7 @@ def render_brief(
     lines = [Text(first, style=word.style), *map(Text, others)]
     lines[0].stylize("default not bold", len(head))
     lines += _fold(f"{brief.sentence} {brief.sure}".rstrip(), width)
+    lines += _fold(brief.evaluated, width) if brief.evaluated else []
     lines += _fold(brief.not_tried, width) if brief.not_tried else []
     lines += _fold(brief.gate, width) if brief.gate else []
     if brief.ticks:
