@@ -275,6 +275,7 @@ def spoil(record: ComparisonRecord, text: str) -> ComparisonRecord:
     evidence = (Evidence(arm=f"a{text}", value=text, source=place),)
     return record.replace(
         **dict.fromkeys(("comparison", "case", "target", "created", "question", "headline", "id"), text),
+        conclusion=record.conclusion.replace(arms=(text, text), blocked=text),
         next_step=NextStep(kind="by hand", argv=(text,), purpose=text, cost=text),
         checkpoints=CheckpointDifference(
             step=0,
