@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from configs.comparison import Arm, Comparison
 from configs.errors import ConfigError, Problems, suggest
 from tasks.records.plan import ArmOverrides
@@ -137,7 +139,12 @@ def apply_options(comparison: Comparison, options: ArmOverrides) -> tuple[Arm, .
         elif wanted:
             problems += [f"--with {arm.name}: {line}" for line in check_packages(wanted)]
             changes |= {"packages": tuple(wanted), "python": None, "image": None}
-        arms.append(arm.replace(**changes))
+        try:
+            arms.append(arm.replace(**changes))
+        except ValidationError as error:
+            problems += [
+                f"{arm.name}: {item['loc'][0]}: {item['msg']}, got {item['input']!r:.80}" for item in error.errors()
+            ]
     if problems:
         raise ConfigError(problems)
     return tuple(arms)

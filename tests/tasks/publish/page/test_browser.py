@@ -32,7 +32,7 @@ from tasks.publish.site.index_page import (
 )
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.next_step import NextStep
-from tasks.records.night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.records.night import CellResult, NightCell, NightChange, NightPlan, NightRecord
 from tasks.records.plan import Commit
 from tasks.services.site_server import make_server
 from tasks.store.store import Store
@@ -605,7 +605,13 @@ def site(
     return found | {"front": (tmp_path / "index.html").as_uri(), "history": history.as_uri()}
 
 
-CHANGES = ("linen-vs-nnx 01_base (a team): failed, was same: it failed", "something else")
+CHANGES = (
+    NightChange(
+        kind="outcome", comparison="linen-vs-nnx", case="01_base", owner="a team", outcome="failed", before="same",
+        text="it failed",
+    ),
+    NightChange(kind="bisected", comparison="linen-vs-nnx", case="02_remat", text="something else"),
+)  # fmt: skip
 
 
 def _series_with_a_change() -> Series:
