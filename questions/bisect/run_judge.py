@@ -75,6 +75,13 @@ class RunJudge:
             self._known[key] = self._judge_pair(left, right, look=look, shares=shares)
         return self._known[key]
 
+    def are_apart(self, before: int, after: int) -> bool:
+        left, right = (
+            [facts_of_run(run).levels[self._metric.name].middle.seconds for run in self._runs[point]]
+            for point in (before, after)
+        )
+        return max(left) < min(right)
+
     def compare_ends(self, last: int, *, look: int | None = None) -> ComparisonRecord:
         """Return the full comparison of good and bad at half the false-alarm probability.
 

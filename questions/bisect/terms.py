@@ -35,6 +35,9 @@ class Judge(Protocol):
         runs: use only this many first runs of each point; None: all. shares: divisor of the false-alarm probability.
         """
 
+    def are_apart(self, before: int, after: int) -> bool:
+        """Return whether each run of `after` is slower than each run of `before`, if a time is judged."""
+
 
 class Line(Frozen):
     """The points from good (first) to bad (last), with the facts that need no run."""

@@ -49,6 +49,9 @@ class SimulatedTimes:
     def failed(self, point: int) -> str:
         return "does not compile" if point in self.dead else ""
 
+    def are_apart(self, before: int, after: int) -> bool:
+        return max(self.values[before]) < min(self.values[after])
+
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Decision:
         sides = [tuple(exp(value) for value in self.values[point][:runs]) for point in (before, after)]
         key = (before, after, len(sides[0]), len(sides[1]), runs, shares)

@@ -134,14 +134,16 @@ def test_a_slowed_run_of_good_hides_no_change() -> None:
     assert (found.outcome, found.culprit) == ("found", 9)
 
 
-def test_a_slowed_run_of_the_suspect_costs_runs_but_not_the_answer() -> None:
+def test_a_slowed_run_of_the_suspect_names_no_other_commit() -> None:
+    """It widens the scatter of the suspect's runs: the rule may stay undecided, and the range contains the commit."""
     random = np.random.default_rng(13)
     judge = simulated.SimulatedTimes(simulated.step(0.02, 12), lambda: SIGMA * float(random.standard_t(10)))
     for point in (0, 32, 11, 12, 12):
         judge.train(point)
     judge.values[12][1] += 0.045
     found = search(judge)
-    assert (found.outcome, found.culprit) == ("found", 12)
+    assert 12 in (found.culprit, *found.suspects)
+    assert found.culprit in (12, None)
 
 
 def test_nothing_is_named_without_a_planted_change() -> None:
