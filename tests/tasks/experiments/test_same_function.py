@@ -115,9 +115,16 @@ def test_an_arm_that_does_not_train_is_named(plan_of: Planned, tmp_path: Path) -
 
 @pytest.mark.long
 def test_a_step_that_calls_python_is_named(compare: Callable[..., FunctionComparison]) -> None:
-    found = compare(("    scale = 0.5", "    jax.debug.callback(lambda v: None, logits)\n    scale = 0.5"))
+    read = """jax.pure_callback(lambda: __import__("numpy").float32(1), jax.ShapeDtypeStruct((), "float32"))"""
+    found = compare(("    scale = 0.5", f"    scale = 0.5 * {read}"))
     assert found.answer == "not evaluated"
     assert "calls Python" in found.sentence
+
+
+@pytest.mark.long
+def test_a_call_of_python_that_returns_nothing_changes_no_result(compare: Callable[..., FunctionComparison]) -> None:
+    found = compare(("    scale = 0.5", "    jax.debug.callback(lambda v: None, logits)\n    scale = 0.5"))
+    assert found.answer == "same"
 
 
 SPREAD = (
