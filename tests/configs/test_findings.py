@@ -8,7 +8,7 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from configs.findings import KINDS
-from configs.verdict_rules import VerdictRules, load_effects, load_verdict_rules
+from configs.verdict_rules import load_effects
 from tests.wording.sentences import Wording
 
 type Write = Callable[[str, str], Path]
@@ -36,13 +36,6 @@ def problems_of(read: Callable[[], object]) -> list[str]:
 
 def test_the_default_set_has_every_kind() -> None:
     assert set(load_effects()) == set(KINDS)
-
-
-def test_the_rules_of_an_older_plan_are_read() -> None:
-    rules = load_verdict_rules("linen-vs-nnx", "cpu")
-    stored = rules.model_dump(mode="json")
-    stored["effects"]["no-exit-code"] = "note"  # a kind that is gone
-    assert VerdictRules.model_validate(stored) == rules
 
 
 def test_a_comparison_changes_single_kinds(tree: Path, write: Write) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.diff.compare_logs import archive, compare_pair
 from tasks.ingest.given_logs import read_pair
-from tasks.records.checkpoint_proof import CheckpointProof, Problem
+from tasks.records.checkpoint_proof import CheckpointProof, Problem, reached
 from tasks.records.compared_case import ArmSummary, ComparisonRecord, Evidence, Floor, MetricDiff
 from tasks.records.compared_checkpoints import ArrayDifference, CheckpointDifference
 from tasks.records.next_step import NextStep
@@ -185,6 +185,7 @@ def record_000(page_000: Page, tmp_path_factory: pytest.TempPathFactory) -> Comp
         path=f"gs://bucket/{RUN_LINEN}/checkpoints/0",
         ok=True,
         checks=("commit", "metadata", "ranges", "manifest"),
+        levels=reached(("commit", "metadata", "ranges", "manifest"), ()),
         arrays=39,
         files=56,
         bytes=13_249_000_000,
@@ -194,6 +195,7 @@ def record_000(page_000: Page, tmp_path_factory: pytest.TempPathFactory) -> Comp
         path=f"gs://bucket/{RUN_LINEN}/checkpoints/9",
         ok=False,
         checks=("commit", "metadata"),
+        levels=reached(("commit", "metadata"), {"commit"}),
         problems=(Problem(check="commit", path="9/commit_success.txt", message="missing: the save was cut off"),),
     )
     return page_000.compare("linen-vs-nnx", tmp_path_factory.mktemp("page"), proof, broken)

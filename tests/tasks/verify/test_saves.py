@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointProof
+from tasks.records.checkpoint_proof import CheckpointEvent, CheckpointProof, reached
 from tasks.records.log_reading import RunReading
 from tasks.records.run import RunRecord
 from tasks.verify.saves import lives_of
@@ -28,7 +28,9 @@ def proof(step: int, second: int, **more: Any) -> CheckpointProof:
         "verified_at": f"2026-11-18T10:00:{second + 5:02d}+00:00",
         "timings": {"commit": 0.5, "manifest": 0.5},
     }
-    return CheckpointProof(**(fields | more))
+    fields |= more
+    fields.setdefault("levels", reached(fields["checks"], {one.check for one in fields.get("problems", ())}))
+    return CheckpointProof(**fields)
 
 
 def run(events: tuple[CheckpointEvent, ...], proofs: tuple[CheckpointProof, ...], **record: Any) -> RunRecord:

@@ -54,7 +54,6 @@ def explanation() -> Explanation:
             sentence="nnx is slower",
             steps=(5, 5),
             step_s=(0.01, 0.012),
-            operations_s=(0.01, 0.012),
             differences=(slow,),
         ),
         lines=(HERE.replace(commit="1a2b3c4d5 Guard the norm"),),

@@ -107,7 +107,7 @@ def test_a_profile_shows_where_the_time_went(record_002: ComparisonRecord, make_
         TimeDifference(what="fusion", baseline_s=0.003, candidate_s=0.002, sentence=""),
         TimeDifference(what="dot", baseline_s=0.003, candidate_s=0.002, sure=False, sentence=""),
     ]
-    times = {"steps": (5, 5), "step_s": (0.080, 0.085), "operations_s": (0.07, 0.075), "sentence": "slower"}
+    times = {"steps": (5, 5), "step_s": (0.080, 0.085), "sentence": "slower"}
     time = TimeExplanation(**times, differences=tuple(found))
     row = make_row("step_time_s", "Step time, steady", ("0.080", "0.085", "0.005"), "regressed", "", unit="s")
     explained = {"rows": (row,), "verdict": "regressed", "explanation": Explanation(headline="", time=time)}
