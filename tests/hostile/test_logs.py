@@ -78,7 +78,8 @@ def test_progress_lines_are_text(logs: tuple[Path, Path], find_acting: Callable[
 
 
 def test_prefects_markdown_contains_no_links_or_mentions(compared: ComparisonRecord, acting: tuple[str, ...]) -> None:
-    spoilt = compared.replace(headline=" ".join(acting), next_step=NextStep(kind="by hand", argv=tuple(acting)))
+    told = compared.conclusion.replace(died=(), blocked=" ".join(acting))
+    spoilt = compared.replace(conclusion=told, next_step=NextStep(kind="by hand", argv=tuple(acting)))
     parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     for text in (summary_markdown(spoilt), summary_description(spoilt)):
         assert "window.owned" in text
