@@ -89,7 +89,7 @@ def test_a_batch_that_does_not_take_the_changed_path_is_followed_by_the_first_th
 ) -> None:
     plan = plan_of("right")
 
-    def observe(_plan: RunPlan, name: str, folder: Path, _start: Any, *, step: int, profiled: bool) -> ObservedArm:
+    def observe(_plan: RunPlan, name: str, folder: Path, _start: Any, *, step: int, **_: Any) -> ObservedArm:
         return ObservedArm(plan, name, folder, Observation(step=f"train_step at {step}"))
 
     def explain(arms: tuple[ObservedArm, ObservedArm], **_: Any) -> Explanation:
