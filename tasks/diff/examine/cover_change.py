@@ -289,13 +289,19 @@ def _has_run(one: ChangedStatement, ran: Both[RanLines], roots: Both[Path]) -> b
 
 
 def _one_sided(statements: Sequence[ChangedStatement], ran: Both[RanLines]) -> Iterator[str]:
-    """Yield the conditions on changed lines of the candidate that went one way only."""
+    """Yield the conditions on changed lines that went one way only, also of lines that the candidate lacks.
+
+    A script assigns names in its loop, so statements that define a name have conditions, too.
+    """
     found = []
     for one in statements:
-        if one.side == "candidate" and one.kind == "code":
-            for line, truths in ran[1].ways.get(one.file, ()):
-                if len(truths) == 1 and one.first <= line <= one.last:
-                    found.append(f"{one.file}:{line} `{one.text.rstrip(':')}` was never {str(not min(truths)).lower()}")
+        if one.kind not in ("code", "definition"):
+            continue
+        where = "" if one.side == "candidate" else " of the baseline"
+        for line, truths in ran[one.side == "candidate"].ways.get(one.file, ()):
+            if len(truths) == 1 and one.first <= line <= one.last:
+                word = str(not min(truths)).lower()
+                found.append(f"{one.file}:{line}{where} `{one.text.rstrip(':')}` was never {word}")
     found = list(dict.fromkeys(found))
     if found:
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
