@@ -15,6 +15,7 @@ def read_ran_lines(folders: Iterable[Path]) -> RanLines:
     lines: dict[str, set[int]] = {}
     functions: dict[str, set[tuple[str, int]]] = {}
     ways: dict[str, dict[tuple[int, int], set[bool]]] = {}
+    host: dict[str, set[int]] = {}
     opened: set[str] = set()
     problems: list[str] = []
     count = 0
@@ -29,6 +30,8 @@ def read_ran_lines(folders: Iterable[Path]) -> RanLines:
         opened.update(found["opened"])
         for file, numbers in found["lines"].items():
             lines.setdefault(file, set()).update(numbers)
+        for file, numbers in found["host"].items():
+            host.setdefault(file, set()).update(numbers)
         for file, started in found["functions"].items():
             functions.setdefault(file, set()).update((name, line) for name, line in started)
         for file, conditions in found["ways"].items():
@@ -41,6 +44,7 @@ def read_ran_lines(folders: Iterable[Path]) -> RanLines:
             file: tuple((line, frozenset(truths)) for (line, _), truths in sorted(found.items()))
             for file, found in ways.items()
         },
+        host={file: frozenset(numbers) for file, numbers in host.items()},
         opened=frozenset(opened),
         problem="" if count else next(iter(problems), NOT_NOTED),
     )

@@ -44,6 +44,7 @@ class RanLines(Frozen):
     lines: dict[str, frozenset[int]] = {}  # file -> executed lines
     functions: dict[str, frozenset[tuple[str, int]]] = {}  # file -> (qualified name, first line) of started functions
     ways: dict[str, tuple[tuple[int, frozenset[bool]], ...]] = {}  # file -> (line of a condition, truths that it had)
+    host: dict[str, frozenset[int]] = {}  # changed file -> lines that the host ran after the first recorded step
     opened: frozenset[str] = frozenset()  # changed files other than Python's
     problem: str = ""  # why the lines are not known
 

@@ -294,6 +294,14 @@ def function_name(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+def is_on_host() -> bool:
+    """Whether Python runs outside of all traces of JAX; True if this JAX does not tell."""
+    from jax._src import core
+
+    is_clean = getattr(core, "trace_state_clean", None)
+    return is_clean is None or bool(is_clean())
+
+
 def in_trace(values: Any) -> bool:
     """Whether a call with these arguments happens while JAX traces another function."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(values))

@@ -21,7 +21,7 @@ from maxview_probe.observe.cycle import Cycle, NoCycle, find_cycle
 from maxview_probe.observe.empty_program import empty
 from maxview_probe.observe.evaluate_step import StepEvaluation
 from maxview_probe.observe.find_step import StepFinder
-from maxview_probe.observe.jit_hook import ArgsKwargs, Call, Mapped, in_trace
+from maxview_probe.observe.jit_hook import ArgsKwargs, Call, Mapped, in_trace, is_on_host
 from maxview_probe.observe.loop_functions import LoopFunctions
 from maxview_probe.observe.meaning import meanings_of
 from maxview_probe.observe.observation_files import RecorderSettings
@@ -62,6 +62,7 @@ class StepObserver:
         self.moved: list[bool] = []  # whether the weights changed before each call from the second on
         self.weights: list[str] = []  # their digests before the last call
         self.is_enough = False  # whether all wanted calls were made; further ones only show the loop's cycle
+        ran_lines.watch_host(lambda: self.calls > 0 and is_on_host())
         wanted = settings.runs and settings.profile is None and (settings.cycles or settings.evaluated is None)
         self.tape.problem = install(self.tape) if wanted else "not recorded"
 

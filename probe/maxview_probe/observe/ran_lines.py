@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
@@ -31,6 +32,10 @@ class RanLines:
         self.ways: defaultdict[str, defaultdict[tuple[int, int], set[bool]]] = defaultdict(lambda: defaultdict(set))
         self.jumps: dict[CodeType, dict[int, tuple[int, int, bool]]] = {}  # offset → (line, next offset, jumps if)
         self.opened: set[str] = set()
+        # Whether Python runs in the host's loop; None: nobody asks, as in a run whose times are judged. What a line of
+        # the host gives the steps is seen as far as steps are recorded; what a traced line computes is in the program.
+        self.in_loop: Callable[[], bool] | None = None
+        self.host: defaultdict[str, set[int]] = defaultdict(set)  # changed file → lines of the host's loop
         self.problem = ""
         self.pid = os.getpid()
 
@@ -71,8 +76,13 @@ class RanLines:
         return monitoring.DISABLE
 
     def line(self, code: CodeType, number: int) -> Any:
-        """Note an executed line."""
-        self.lines[self.names[code.co_filename] or ""].add(number)
+        """Note an executed line; one of a changed file until it was seen in the host's loop."""
+        name = self.names[code.co_filename] or ""
+        self.lines[name].add(number)
+        if name in self.changed and self.in_loop is not None:
+            if not self.in_loop():
+                return None
+            self.host[name].add(number)
         return sys.monitoring.DISABLE
 
     def branch(self, code: CodeType, offset: int, destination: int) -> Any:
@@ -102,6 +112,7 @@ class RanLines:
             "lines": {file: sorted(lines) for file, lines in self.lines.items()},
             "functions": {file: sorted(names) for file, names in self.functions.items()},
             "ways": ways,
+            "host": {file: sorted(lines) for file, lines in self.host.items()},
             "opened": sorted(self.opened),
             "problem": self.problem,
         }
@@ -136,6 +147,12 @@ def begin(settings: dict[str, Any], folder: str) -> None:
     watch.begin()
     WATCHING.append(watch)
     atexit.register(watch.write)
+
+
+def watch_host(in_loop: Callable[[], bool]) -> None:
+    """Note which changed lines run in the host's loop. in_loop: whether Python is there; called per changed line."""
+    for watch in WATCHING:
+        watch.in_loop = in_loop
 
 
 def write() -> None:

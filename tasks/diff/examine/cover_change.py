@@ -65,6 +65,7 @@ def cover_lines(
         did_not = f"{counted(lines, 'changed line')} did not run" if lines else "changed files were not read"
         doubts.append(f"{did_not} ({_list(places, [] if settings_differ else others)})")
     doubts += _one_sided(counted_ones, ran)
+    doubts += _on_host(counted_ones, ran)
     doubts += [f"which entries of {_place(one)} were used is not known" for one in counted_ones if one.entries > 1][:1]
     doubts += [changed.unread] if changed.unread else []
     return ChangeCoverage(**facts, unseen=places, listed=listed, gaps=tuple(gaps), doubts=tuple(doubts))
@@ -306,6 +307,20 @@ def _one_sided(statements: Sequence[ChangedStatement], ran: Both[RanLines]) -> I
     if found:
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         yield f"{', '.join(found[:SHOWN])}{more}"
+
+
+def _on_host(statements: Sequence[ChangedStatement], ran: Both[RanLines]) -> Iterator[str]:
+    """Yield the changed lines of the host's loop: what they give later steps was not recorded."""
+    places = [
+        f"{one.file}:{one.first}" + " of the baseline" * (one.side == "baseline")
+        for one in statements
+        if not ran[one.side == "candidate"].host.get(one.file, frozenset()).isdisjoint(range(one.first, one.last + 1))
+    ]
+    found = [place for place in dict.fromkeys(places) if not place.endswith("baseline")] or list(dict.fromkeys(places))
+    if found:
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        runs = "run" if len(found) > 1 else "runs"
+        yield f"{', '.join(found[:SHOWN])}{more} {runs} in the host's loop, and later steps were not seen"
 
 
 def _place(one: ChangedStatement) -> str:

@@ -120,6 +120,10 @@ def test_the_lines_that_ran_and_the_ways_of_conditions_are_noted(tmp_path: Path)
     callback = next(n for n, line in enumerate(text, start=1) if "factor = jax.pure_callback" in line)
     assert callback not in ran.lines["train.py"]
     assert callback - 2 in ran.lines["train.py"]
+    # the host's loop has its own lines, and neither traced ones nor those before the first step
+    before = next(n for n, line in enumerate(text, start=1) if line.startswith("opt_state, mean, key"))
+    assert {number["n > 20"], number["n % 2"]} <= ran.host["train.py"]
+    assert ran.host["train.py"].isdisjoint({callback - 2, before})
 
 
 def test_a_batch_with_the_shape_of_a_weight_is_no_state(tmp_path: Path) -> None:

@@ -96,6 +96,30 @@ def test_a_condition_that_always_let_its_lines_run_is_a_doubt_with_its_line(tmp_
     assert "model.py:4 `if x > 50` was never false" in found.doubts[0]
 
 
+def test_a_condition_of_a_script_counts_on_either_side(tmp_path: Path) -> None:
+    """At the top of a file each assignment defines a name."""
+    text = "for n in range(9):\n    rate = 0.1 if n < 50 else 0.2\n    print(rate)\n"
+    for side, rate in (("a", "0.2"), ("b", "0.3")):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "model.py").write_text(text.replace("0.2", rate))
+    changed = find_changed_code(tmp_path / "a", tmp_path / "b", ("model.py",), lambda path: True)
+    lines = {"model.py": frozenset({1, 2, 3})}
+    always = RanLines(lines=lines, ways={"model.py": ((2, frozenset({True})),)})
+    both = RanLines(lines=lines, ways={"model.py": ((2, frozenset({True, False})),)})
+    roots = tmp_path / "a", tmp_path / "b"
+    assert cover_lines(changed, (both, both), roots).doubts == ()
+    assert "`rate = 0.1 if n < 50 else 0.3` was never false" in cover_lines(changed, (both, always), roots).doubts[0]
+    assert "of the baseline `rate = 0.1" in cover_lines(changed, (always, both), roots).doubts[0]
+
+
+def test_a_line_of_the_hosts_loop_makes_the_word_likely(tmp_path: Path) -> None:
+    """What it gives steps after the recorded ones was not seen; what a traced line computes is in the program."""
+    after = BEFORE.replace("x * RATE", "RATE * x")
+    found = cover(tmp_path, after, {4}, host={"model.py": frozenset({4})})
+    assert (found.gaps, len(found.doubts)) == ((), 1)
+    assert "model.py:4 runs in the host's loop" in found.doubts[0]
+
+
 def test_lines_that_are_not_known_make_the_word_likely(tmp_path: Path) -> None:
     found = cover(tmp_path, BEFORE.replace("x + 1", "x + 2"), set(), problem="Python 3.11 has no sys.monitoring")
     assert found.unknown == "Python 3.11 has no sys.monitoring"

@@ -20,7 +20,7 @@ def leave_run(out: Path, case: str, lines: list[int], *, trainer: str = "maxview
     folder.mkdir(parents=True)
     (out / "runs" / case / "plan.json").write_text(json.dumps({"case": case, "trainer": trainer}))
     functions = {"loop.py": [["train", 10]], "evaluation.py": [["evaluate", 5]] if case == "13_eval" else []}
-    found = {"lines": {"loop.py": lines}, "functions": functions, "ways": {}, "opened": [], "problem": ""}
+    found = {"lines": {"loop.py": lines}, "functions": functions, "ways": {}, "host": {}, "opened": [], "problem": ""}
     (folder / "ran-1.json").write_text(json.dumps(found))
 
 
