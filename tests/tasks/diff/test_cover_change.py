@@ -98,18 +98,23 @@ def test_a_condition_that_always_let_its_lines_run_is_a_doubt_with_its_line(tmp_
 
 def test_a_condition_of_a_script_counts_on_either_side(tmp_path: Path) -> None:
     """At the top of a file each assignment defines a name."""
-    text = "for n in range(9):\n    rate = 0.1 if n < 50 else 0.2\n    print(rate)\n"
-    for side, rate in (("a", "0.2"), ("b", "0.3")):
+    text = "for n in range(9):\n    RATE\n    print(rate)\n"
+    added, removed = "rate = 0.1 if n < 50 else 0.3", "n = n if n < 70 else 0"
+    rates = {"a": f"print(n)\n    print(n)\n    {removed}", "b": f"{added}\n    print(n)\n    print(n)"}
+    for side, rate in rates.items():
         (tmp_path / side).mkdir()
-        (tmp_path / side / "model.py").write_text(text.replace("0.2", rate))
+        (tmp_path / side / "model.py").write_text(text.replace("RATE", rate))
     changed = find_changed_code(tmp_path / "a", tmp_path / "b", ("model.py",), lambda path: True)
-    lines = {"model.py": frozenset({1, 2, 3})}
-    always = RanLines(lines=lines, ways={"model.py": ((2, frozenset({True})),)})
-    both = RanLines(lines=lines, ways={"model.py": ((2, frozenset({True, False})),)})
+    lines = {"model.py": frozenset(range(1, 6))}
+    always = RanLines(lines=lines, ways={"model.py": ((2, frozenset({True})), (4, frozenset({True})))})
+    both = RanLines(lines=lines, ways={"model.py": ((2, frozenset({True, False})), (4, frozenset({True, False})))})
     roots = tmp_path / "a", tmp_path / "b"
     assert cover_lines(changed, (both, both), roots).doubts == ()
     assert "`rate = 0.1 if n < 50 else 0.3` was never false" in cover_lines(changed, (both, always), roots).doubts[0]
-    assert "of the baseline `rate = 0.1" in cover_lines(changed, (always, both), roots).doubts[0]
+    assert (
+        "of the baseline `n = n if n < 70 else 0` was never false"
+        in cover_lines(changed, (always, both), roots).doubts[0]
+    )
 
 
 def test_a_line_of_the_hosts_loop_makes_the_word_likely(tmp_path: Path) -> None:
