@@ -17,9 +17,10 @@ import jax
 
 from maxview_probe.observe import bits, jaxprs, ran_lines
 from maxview_probe.observe import observation_files as files
-from maxview_probe.observe.cycle import Cycle, NoCycle, find_cycle
+from maxview_probe.observe.cycle import Cycle, NoCycle
 from maxview_probe.observe.empty_program import empty
 from maxview_probe.observe.evaluate_step import StepEvaluation
+from maxview_probe.observe.find_cycle import find_cycle
 from maxview_probe.observe.find_step import StepFinder
 from maxview_probe.observe.jit_hook import ArgsKwargs, Call, Mapped, in_trace, is_on_host
 from maxview_probe.observe.loop_functions import LoopFunctions
