@@ -48,7 +48,7 @@ def names_in(template: str) -> list[str]:
     return names
 
 
-Template = Annotated[str, Field(min_length=1), AfterValidator(_check_template)]
+Template = Annotated[str, AfterValidator(_check_template)]
 Inside = Annotated[str, AfterValidator(_check_inside)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -77,6 +77,8 @@ class CommandTemplate(Frozen):
 
     @model_validator(mode="after")
     def _check_fit(self) -> Self:
+        if not self.argv[0]:
+            raise ValueError("argv: begin with the program")
         if self.within and not self.copied:
             raise ValueError("within: a subfolder is only started in a copy, with `copied: true`")
         if self.resume and self.checkpoints is None:

@@ -28,6 +28,7 @@ def shape(line: str) -> str:
     """A line without run-dependent parts: numbers, hashes, and the spaces that depend on their widths."""
     line = re.sub(r"\b(?=\w*\d)[0-9a-f]{7,}\b", "HASH", line)
     line = re.sub(r"[-+]?\d+(?:\.\d+)*", "N", line)
+    line = re.sub(r"N (minutes|hours)\b", "N s", line)
     line = re.sub(r"─+", "─", line)
     return re.sub(r"\s+", " ", line).strip()
 
