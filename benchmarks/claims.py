@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.machine import describe_machine
+from benchmarks.plants import loops
 from benchmarks.plants.innocent import INNOCENT
+from benchmarks.plants.loops import LOOPS
 from benchmarks.plants.ours import OURS
 from benchmarks.plants.plant import DIFFERENT, EQUAL, IMPROVED, LIKELY, NARROW, SAME, UNKNOWN, Plant
 from benchmarks.plants.stranger import COMPARISONS, STRANGER, TRAINER
@@ -89,8 +91,13 @@ class Answer(NamedTuple):
 
 def run_command(words: Sequence[str], clone: Path, folder: Path) -> Answer:
     """Type a command in a clone of maxview."""
-    own = {"COLUMNS": "160", "PREFECT_HOME": str(folder / "prefect")}
-    argv = [sys.executable, "-m", "flows.cli", *words, "--out", str(folder / "out")]
+    own = {"COLUMNS": "160", "PREFECT_HOME": str(folder / "prefect"), "MAXVIEW_CACHE": str(folder / "cache")}
+    at = words.index("--") if "--" in words else len(words)
+    # a clone of maxview runs its own code; a folder of trainers may have packages of the same names
+    program = (
+        [sys.executable, "-m", "flows.cli"] if (clone / "flows").exists() else [shutil.which("maxview") or "maxview"]
+    )
+    argv = [*program, *words[:at], "--out", str(folder / "out"), *words[at:]]
     began = time.monotonic()
     done = subprocess.run(
         argv, cwd=clone, env={**os.environ, **own}, capture_output=True, text=True, timeout=PATIENCE_S, check=False
@@ -122,16 +129,26 @@ class Clones:
             for name, text in COMPARISONS.items():
                 (configs / f"{name}.yml").write_text(text.replace("FOLDER", str(self.stranger)))
             commit(self.ours, "Comparisons")
+        self.loops = folder / "loops"
+        if not self.loops.exists():
+            shutil.copytree(loops.TRAINER, self.loops, ignore=shutil.ignore_patterns("__pycache__"))
+            (self.loops / ".gitignore").write_text("__pycache__\n")
+            run_git(self.loops, "init", "--quiet", "--initial-branch=main")
+            commit(self.loops, "Trainers")
         if not self.stranger.exists():
             shutil.copytree(TRAINER, self.stranger, ignore=shutil.ignore_patterns("__pycache__"))
             (self.stranger / ".gitignore").write_text("__pycache__\n")
             run_git(self.stranger, "init", "--quiet", "--initial-branch=main")
             commit(self.stranger, "A trainer")
 
+    def tree_of(self, plant: Plant) -> Path:
+        """Return the clone in which a plant is made."""
+        return {"ours": self.ours, "loops": self.loops}.get(plant.trainer, self.stranger)
+
     def plant(self, plant: Plant) -> None:
         """Make the edits of a plant, in a clean clone. Raises ValueError or OSError if the source has changed."""
-        tree = self.ours if plant.trainer == "ours" else self.stranger
-        for clone in (self.ours, self.stranger):
+        tree = self.tree_of(plant)
+        for clone in (self.ours, self.stranger, self.loops):
             run_git(clone, "checkout", "--quiet", "--force", "main")
             run_git(clone, "clean", "--quiet", "--force", "-d")
         time.sleep(1)  # git takes an edit of equal length in the second of the checkout for none
@@ -158,7 +175,9 @@ def judge(
     for plant in plants:
         try:
             clones.plant(plant)
-            answer = run_command(plant.command.split(), clones.ours, folder)
+            words = [sys.executable if word == "PYTHON" else word for word in plant.command.split()]
+            # a typed command is typed in its own repository
+            answer = run_command(words, clones.loops if plant.trainer == "loops" else clones.ours, folder)
         except (ValueError, OSError, subprocess.TimeoutExpired) as error:
             answer = Answer(2, str(error), 0.0)
         admitted = answer.word in plant.admits
@@ -212,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args(argv)
-    every = [*OURS, *STRANGER, *INNOCENT]
+    every = [*OURS, *STRANGER, *LOOPS, *INNOCENT]
     chosen = [plant for plant in every if re.search(given.only, f"{plant.kind}: {plant.name}")]
 
     def tell(rows: list[dict[str, object]]) -> None:

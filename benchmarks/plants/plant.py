@@ -67,7 +67,7 @@ class Plant(NamedTuple):
     command: str = FUNCTION
     admits: frozenset[str] = INSIDE
     searched: bool = False  # a guarded branch that a search over states has to reach: only *different* counts
-    trainer: str = "ours"  # or "stranger"
+    trainer: str = "ours"  # or "stranger", "loops"
 
 
 def plant_all(kind: str, rows: Iterable[tuple[str, str, str, str, str]], **options: Any) -> tuple[Plant, ...]:

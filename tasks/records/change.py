@@ -15,11 +15,12 @@ class ChangedStatement(Frozen):
     file: str  # path below the checkout, with slashes
     first: int  # its lines, 1-based
     last: int
+    end: int = 0  # the last line of the function or class whose header it is
     count: int = 1  # of its lines that differ, at least 1
     kind: StatementKind  # function, class: its header; definition, import: runs when its module is imported
     function: str = ""  # qualified name of the function or class that contains it, or whose header it is
     entries: int = 0  # of the mapping that a definition makes
-    names: tuple[str, ...] = ()  # names that a definition or import binds
+    names: tuple[str, ...] = ()  # names that it binds
     guard: int = 0  # line of the innermost condition or loop around it, in its function; 0: none
     lambdas: tuple[int, ...] = ()  # changed lines on which lambdas begin
     text: str = ""  # its first line
@@ -29,6 +30,7 @@ class ChangedCode(Frozen):
     """The difference of two checkouts, as far as the trainer may read it."""
 
     statements: tuple[ChangedStatement, ...] = ()  # of Python, without comments, docstrings and layout
+    replaced: tuple[ChangedStatement, ...] = ()  # of the baseline, in whose place the candidate has others
     others: tuple[str, ...] = ()  # other files that differ
     unread: str = ""  # why a file cannot be compared, as a sentence
 
@@ -44,7 +46,7 @@ class RanLines(Frozen):
     lines: dict[str, frozenset[int]] = {}  # file -> executed lines
     functions: dict[str, frozenset[tuple[str, int]]] = {}  # file -> (qualified name, first line) of started functions
     ways: dict[str, tuple[tuple[int, frozenset[bool]], ...]] = {}  # file -> (line of a condition, truths that it had)
-    host: dict[str, frozenset[int]] = {}  # changed file -> lines that the host ran after the first recorded step
+    host: dict[str, frozenset[int]] = {}  # file -> lines that the host ran after the first recorded step
     opened: frozenset[str] = frozenset()  # changed files other than Python's
     problem: str = ""  # why the lines are not known
 

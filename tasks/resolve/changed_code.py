@@ -6,7 +6,7 @@ import difflib
 import filecmp
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from pathlib import Path
 
@@ -46,6 +46,7 @@ def find_changed_code(
     benchmarks, and prose, do not count.
     """
     statements: list[ChangedStatement] = []
+    replaced: list[ChangedStatement] = []
     others: list[str] = []
     problems: list[str] = []
     for file in sorted(files if files is not None else _list_different(baseline, candidate)):
@@ -55,11 +56,14 @@ def find_changed_code(
             others.append(file)
             continue
         try:
-            statements += _compare_file(baseline / file, candidate / file, file)
+            for one, is_replaced in _compare_file(baseline / file, candidate / file, file):
+                (replaced if is_replaced else statements).append(one)
         except (SyntaxError, ValueError, RecursionError, OSError) as error:
             others.append(file)
             problems.append(f"{file} cannot be parsed ({error})")
-    return ChangedCode(statements=tuple(statements), others=tuple(others), unread="; ".join(problems))
+    return ChangedCode(
+        statements=tuple(statements), replaced=tuple(replaced), others=tuple(others), unread="; ".join(problems)
+    )
 
 
 def _list_different(left: Path, right: Path) -> Iterator[str]:
@@ -79,8 +83,11 @@ def _list_files(folder: Path) -> Iterator[str]:
                 yield path.relative_to(folder).as_posix()
 
 
-def _compare_file(left: Path, right: Path, file: str) -> Iterator[ChangedStatement]:
-    """Yield the statements that only one version of a file has. A missing version has none."""
+def _compare_file(left: Path, right: Path, file: str) -> Iterator[tuple[ChangedStatement, bool]]:
+    """Yield the statements that only one version of a file has, and whether others replace them.
+
+    A missing version has none.
+    """
     texts = [
         path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else "" for path in (left, right)
     ]
@@ -95,11 +102,12 @@ def _compare_file(left: Path, right: Path, file: str) -> Iterator[ChangedStateme
         if kind == "equal":
             continue
         added, removed = found[1][other_begin:other_end], found[0][begin:end]
-        for one in added or removed:
+        for one in (*added, *removed):
             lines = changed_lines[one.place.side == "candidate"]
             lambdas = tuple(line for line in one.place.lambdas if line in lines)
             count = len(lines.intersection(range(one.place.first, one.place.last + 1)))
-            yield one.place.replace(lambdas=lambdas, count=max(1, count))
+            is_replaced = one.place.side == "baseline" and bool(added)
+            yield one.place.replace(lambdas=lambdas, count=max(1, count)), is_replaced
 
 
 def _find_changed_lines(left: Sequence[str], right: Sequence[str]) -> tuple[set[int], set[int]]:
@@ -144,6 +152,7 @@ def list_statements(text: str, file: str, side: Side) -> Iterator[_Statement]:
                 is_class = isinstance(node, ast.ClassDef)
                 last = max(node.lineno, node.body[0].lineno - 1)
                 header = place("class" if is_class else "function", inner, first, last, [node.name])
+                header = header.replace(end=node.end_lineno or last)
                 yield _Statement(fingerprint=f"{path}|{_dump_header(node)}", place=header)
                 own = inner if is_class else f"{inner}.<locals>"
                 yield from walk(node.body, f"{path}/{node.name}", own, at_import=is_class)
@@ -155,7 +164,7 @@ def list_statements(text: str, file: str, side: Side) -> Iterator[_Statement]:
                     kind = "import"
                 elif at_import and (function or not isinstance(node, ast.Expr)):
                     kind = "definition"
-                names = list(_bound_names(node)) if kind != "code" else []
+                names = list(_bound_names(node))
                 lambdas = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Lambda)]
                 last = node.end_lineno or node.lineno
                 found = place(kind, _enclosing(function), node.lineno, last, names, lambdas, guard)
@@ -246,32 +255,91 @@ def find_readers(root: Path, files: Sequence[str], names: frozenset[str]) -> dic
 
     A definition that reads a name makes its own names count, too: a constant made from another one.
     """
-    trees = {}
-    for file in files:
-        try:
-            trees[file] = ast.parse((root / file).read_text(encoding="utf-8", errors="surrogateescape"))
-        except (SyntaxError, ValueError, RecursionError, OSError):
-            continue
+    trees = _parse_files(root, files)
     found: dict[str, set[int]] = {}
     wanted, known = set(names), set[str]()
     while wanted - known:
         known |= wanted
         for file, tree in trees.items():
             for node in ast.walk(tree):
-                if not isinstance(node, ast.stmt) or isinstance(
-                    node, (*_FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom)
-                ):
-                    continue
-                heads = [
-                    part for part in ast.iter_child_nodes(node) if not isinstance(part, (ast.stmt, ast.excepthandler))
-                ]
-                if any(_reads(head, known) for head in heads):
-                    last = node.end_lineno if not list(_blocks(node)) else node.lineno
-                    found.setdefault(file, set()).update(range(node.lineno, (last or node.lineno) + 1))
+                if isinstance(node, ast.stmt) and _reads_in_head(node, known):
+                    found.setdefault(file, set()).update(_lines_of_head(node))
             for node in _at_import(tree.body):
                 if any(_reads(part, known) for part in ast.iter_child_nodes(node)):
                     wanted |= set(_bound_names(node))
     return found
+
+
+def find_dependents(
+    root: Path, files: Sequence[str], groups: Sequence[Sequence[ChangedStatement]]
+) -> Iterator[dict[str, set[int]]]:
+    """Yield for each group file → the lines of statements that read a name which one of the group binds.
+
+    Names are followed through assignments, a function's own names inside of it, those of modules and classes, and
+    attributes, everywhere. Arguments of calls are not followed.
+    """
+    trees = _parse_files(root, files)
+    for group in groups:
+        yield _find_dependents(trees, group)
+
+
+def _find_dependents(trees: Mapping[str, ast.Module], changed: Sequence[ChangedStatement]) -> dict[str, set[int]]:
+    everywhere: set[str] = set()
+    own: dict[tuple[str, str], set[str]] = {}  # file and qualified name of a function → its own names
+    for one in changed:
+        at = own.setdefault((one.file, one.function), set()) if one.kind == "code" and one.function else everywhere
+        at.update(one.names)
+    found: dict[str, set[int]] = {}
+
+    def follow(file: str, body: Sequence[ast.stmt], function: str, visible: frozenset[str]) -> bool:
+        """Whether a further name counts."""
+        more = False
+        for node in body:
+            if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+                name = f"{function}.{node.name}" if function else node.name
+                is_class = isinstance(node, ast.ClassDef)
+                inner = visible if is_class else visible | own.setdefault((file, name), set())
+                more |= follow(file, node.body, name, inner)
+                continue
+            if _reads_in_head(node, visible | everywhere):
+                found.setdefault(file, set()).update(_lines_of_head(node))
+                for name in _bound_names(node):
+                    at = own.get((file, function), everywhere)
+                    more |= name not in at
+                    at.add(name)
+            for _, block in _blocks(node):
+                more |= follow(file, block, function, visible)
+        return more
+
+    is_more = True
+    while is_more:
+        is_more = False
+        for file, tree in trees.items():
+            is_more |= follow(file, tree.body, "", frozenset())
+    return found
+
+
+def _parse_files(root: Path, files: Sequence[str]) -> dict[str, ast.Module]:
+    trees = {}
+    for file in files:
+        try:
+            trees[file] = ast.parse((root / file).read_text(encoding="utf-8", errors="surrogateescape"))
+        except (SyntaxError, ValueError, RecursionError, OSError):
+            continue
+    return trees
+
+
+def _reads_in_head(node: ast.stmt, names: Set[str]) -> bool:
+    """Whether a statement reads one of the names outside of its blocks. Imports and headers of functions do not."""
+    if isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom)):
+        return False
+    parts = [one for one in ast.iter_child_nodes(node) if not isinstance(one, (ast.stmt, ast.excepthandler))]
+    return any(_reads(part, names) for part in parts)
+
+
+def _lines_of_head(node: ast.stmt) -> range:
+    last = node.lineno if list(_blocks(node)) else node.end_lineno or node.lineno
+    return range(node.lineno, last + 1)
 
 
 def _at_import(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -282,7 +350,7 @@ def _at_import(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
             yield node
 
 
-def _reads(node: ast.AST, names: set[str]) -> bool:
+def _reads(node: ast.AST, names: Set[str]) -> bool:
     return any(
         (isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and one.id in names)
         or (isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Load) and one.attr in names)

@@ -36,6 +36,8 @@ def find_cycle(tape: Tape, moved: Sequence[bool]) -> Cycle:
         [entry for segment in segments[begin : begin + period] for entry in segment]
         for begin in range(0, usable - period + 1, period)
     ]
+    if len(cycles[-1]) < len(cycles[0]):  # what it computes for the next cycle does not show yet
+        cycles.pop()
     cycle = _wire(tape, period, cycles)
     evaluated = set(cycle.functions)
     others = Counter(one.name for one in tape.entries if not one.is_library and one.name not in evaluated)
@@ -106,7 +108,10 @@ def _find_period(segments: Sequence[Sequence[Entry]], moved: Sequence[bool]) -> 
     keys = _Keys()
     shapes = [tuple(keys.of(entry) for entry in segment) for segment in segments]
     for period in range(1, min(len(segments) // 2, LONGEST) + 1):
-        if all(a == b for a, b in zip(shapes, shapes[period:], strict=False)) and _is_moved(moved, period):
+        pairs = list(zip(shapes, shapes[period:], strict=False))
+        whole = len(pairs) - (period - 1)  # later segments lack the entries whose results show in the next cycle only
+        is_regular = all(a == b if n < whole else _is_part(b, a) for n, (a, b) in enumerate(pairs))
+        if is_regular and _is_moved(moved, period):
             return period
     names = [
         " and ".join(dict.fromkeys(f"`{one.name}`" for one in segment if not one.is_library)) for segment in segments
@@ -115,6 +120,12 @@ def _find_period(segments: Sequence[Sequence[Entry]], moved: Sequence[bool]) -> 
     if odd is None:
         raise NoCycle("the weights do not change in a regular cycle of calls")
     raise NoCycle(f"the loop changes at step {odd}: {names[odd] or 'eager operations'}")
+
+
+def _is_part(part: Sequence[object], whole: Sequence[object]) -> bool:
+    """Whether a sequence is another one without some of its members."""
+    rest = iter(whole)
+    return all(one in rest for one in part)
 
 
 def _is_moved(moved: Sequence[bool], period: int) -> bool:

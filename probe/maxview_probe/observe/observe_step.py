@@ -158,6 +158,7 @@ class StepObserver:
             with self.guarded("the loop cannot be followed"):
                 self.loop.after_step(results)
         if number == 0:
+            ran_lines.begin_loop()
             if self.settings.runs:
                 with self.guarded("the results cannot be described"):
                     self.record["results"] = describe_results(results)

@@ -35,7 +35,7 @@ class RanLines:
         # Whether Python runs in the host's loop; None: nobody asks, as in a run whose times are judged. What a line of
         # the host gives the steps is seen as far as steps are recorded; what a traced line computes is in the program.
         self.in_loop: Callable[[], bool] | None = None
-        self.host: defaultdict[str, set[int]] = defaultdict(set)  # changed file → lines of the host's loop
+        self.host: defaultdict[str, set[int]] = defaultdict(set)  # file → lines of the host's loop
         self.problem = ""
         self.pid = os.getpid()
 
@@ -79,10 +79,11 @@ class RanLines:
         """Note an executed line; one of a changed file until it was seen in the host's loop."""
         name = self.names[code.co_filename] or ""
         self.lines[name].add(number)
-        if name in self.changed and self.in_loop is not None:
-            if not self.in_loop():
+        if self.in_loop is not None:
+            if self.in_loop():
+                self.host[name].add(number)
+            elif name in self.changed:
                 return None
-            self.host[name].add(number)
         return sys.monitoring.DISABLE
 
     def branch(self, code: CodeType, offset: int, destination: int) -> Any:
@@ -150,9 +151,16 @@ def begin(settings: dict[str, Any], folder: str) -> None:
 
 
 def watch_host(in_loop: Callable[[], bool]) -> None:
-    """Note which changed lines run in the host's loop. in_loop: whether Python is there; called per changed line."""
+    """Note which lines run in the host's loop. in_loop: whether Python is there."""
     for watch in WATCHING:
         watch.in_loop = in_loop
+
+
+def begin_loop() -> None:
+    """Note each line once more: the host's loop begins. Lines that ran before it are off."""
+    for watch in WATCHING:
+        if not watch.problem:
+            sys.monitoring.restart_events()
 
 
 def write() -> None:

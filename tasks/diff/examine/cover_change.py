@@ -17,10 +17,11 @@ from tasks.records.observation import LoopRecord, Observation
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
 from tasks.records.text import counted
-from tasks.resolve.changed_code import changed_between, find_readers
+from tasks.resolve.changed_code import changed_between, find_dependents, find_readers
 
 SHOWN = 3  # places in a sentence
 LISTED = 200  # statements on the page
+ATTRIBUTED = 50  # changed lines that are looked up one by one in the host's loop
 MANY = 5_000  # changed lines of which only the numbers are told
 
 type Both[T] = tuple[T, T]
@@ -64,8 +65,9 @@ def cover_lines(
     elif unseen or (others and not settings_differ):
         did_not = f"{counted(lines, 'changed line')} did not run" if lines else "changed files were not read"
         doubts.append(f"{did_not} ({_list(places, [] if settings_differ else others)})")
-    doubts += _one_sided(counted_ones, ran)
-    doubts += _on_host(counted_ones, ran)
+    doubts += _one_sided([*counted_ones, *changed.replaced], ran)
+    doubts += _on_host(counted_ones, ran, roots)
+    doubts += _read_files(changed, ran) if not settings_differ else []
     doubts += [f"which entries of {_place(one)} were used is not known" for one in counted_ones if one.entries > 1][:1]
     doubts += [changed.unread] if changed.unread else []
     return ChangeCoverage(**facts, unseen=places, listed=listed, gaps=tuple(gaps), doubts=tuple(doubts))
@@ -290,7 +292,7 @@ def _has_run(one: ChangedStatement, ran: Both[RanLines], roots: Both[Path]) -> b
 
 
 def _one_sided(statements: Sequence[ChangedStatement], ran: Both[RanLines]) -> Iterator[str]:
-    """Yield the conditions on changed lines that went one way only, also of lines that the candidate lacks.
+    """Yield the conditions on changed lines that went one way only, also of the baseline's lines.
 
     A script assigns names in its loop, so statements that define a name have conditions, too.
     """
@@ -309,18 +311,49 @@ def _one_sided(statements: Sequence[ChangedStatement], ran: Both[RanLines]) -> I
         yield f"{', '.join(found[:SHOWN])}{more}"
 
 
-def _on_host(statements: Sequence[ChangedStatement], ran: Both[RanLines]) -> Iterator[str]:
-    """Yield the changed lines of the host's loop: what they give later steps was not recorded."""
-    places = [
-        f"{one.file}:{one.first}" + " of the baseline" * (one.side == "baseline")
-        for one in statements
-        if not ran[one.side == "candidate"].host.get(one.file, frozenset()).isdisjoint(range(one.first, one.last + 1))
-    ]
-    found = [place for place in dict.fromkeys(places) if not place.endswith("baseline")] or list(dict.fromkeys(places))
-    if found:
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        runs = "run" if len(found) > 1 else "runs"
-        yield f"{', '.join(found[:SHOWN])}{more} {runs} in the host's loop, and later steps were not seen"
+def _on_host(statements: Sequence[ChangedStatement], ran: Both[RanLines], roots: Both[Path]) -> Iterator[str]:
+    """Yield the changed lines whose values the host's loop reads: what they give later steps was not recorded.
+
+    These are lines of the loop itself, and lines before it that bind a name which the loop reads.
+    """
+    places = list(_places_on_host([one for one in statements if one.side == "candidate"], ran[1], roots[1]))
+    if not places:
+        removed = [one for one in statements if one.side == "baseline"]
+        places = [f"{place} of the baseline" for place in _places_on_host(removed, ran[0], roots[0])]
+    if places:
+        more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+        runs = "run" if len(places) > 1 else "runs"
+        yield f"{', '.join(places[:SHOWN])}{more} {runs} in the host's loop, and later steps were not seen"
+
+
+def _places_on_host(statements: Sequence[ChangedStatement], ran: RanLines, root: Path) -> Iterator[str]:
+    rest = []
+    for one in statements:
+        lines = range(one.last + 1, one.end + 1) if one.kind == "function" else range(one.first, one.last + 1)
+        if not ran.host.get(one.file, frozenset()).isdisjoint(lines):
+            yield _place(one)
+        elif one.kind in ("code", "definition") and one.names:
+            rest.append(one)
+    # all at once first: most changes bind no name that the loop reads
+    host = sorted(ran.host)
+    (found,) = find_dependents(root, host, [rest])
+    if not any(lines & ran.host[file] for file, lines in found.items()):
+        return
+    for one, readers in zip(rest, find_dependents(root, host, [[one] for one in rest[:ATTRIBUTED]]), strict=False):
+        read = {file: min(lines & ran.host[file]) for file, lines in readers.items() if lines & ran.host[file]}
+        for file, line in sorted(read.items())[:1]:
+            yield f"{_place(one)} (read at {file}:{line})"
+    if len(rest) > ATTRIBUTED:
+        yield f"names that {counted(len(rest), 'changed line')} bind"
+
+
+def _read_files(changed: ChangedCode, ran: Both[RanLines]) -> Iterator[str]:
+    """Yield the changed files that are not Python's and were read: later steps may use other values of them."""
+    opened = [file for file in changed.others if file in ran[0].opened | ran[1].opened]
+    if opened:
+        more = f" and {len(opened) - SHOWN} more" if len(opened) > SHOWN else ""
+        was = "were" if len(opened) > 1 else "was"
+        yield f"{', '.join(opened[:SHOWN])}{more} {was} read, and which values later steps use is not known"
 
 
 def _place(one: ChangedStatement) -> str:

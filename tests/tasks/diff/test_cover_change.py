@@ -125,6 +125,66 @@ def test_a_line_of_the_hosts_loop_makes_the_word_likely(tmp_path: Path) -> None:
     assert "model.py:4 runs in the host's loop" in found.doubts[0]
 
 
+LOOP = """import settings
+
+def train():
+    begin = settings.BEGIN
+    end = begin + settings.LENGTH
+    other = settings.OTHER
+    for step in range(9):
+        if step > end:
+            break
+"""
+SETTINGS = """BEGIN = 5
+LENGTH = 7
+OTHER = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "read"),
+    [("LENGTH = 7", "LENGTH = 8", "settings.py:2 (read at train.py:8)"), ("OTHER = 3", "OTHER = 4", "")],
+)
+def test_a_value_that_the_hosts_loop_reads_makes_the_word_likely(
+    tmp_path: Path, old: str, new: str, read: str
+) -> None:
+    """A later step may take the other way of a condition that reads it. Names are followed through assignments."""
+    for side, text in (("a", SETTINGS), ("b", SETTINGS.replace(old, new))):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "settings.py").write_text(text)
+        (tmp_path / side / "train.py").write_text(LOOP)
+    changed = find_changed_code(tmp_path / "a", tmp_path / "b", ("settings.py",), lambda path: True)
+    lines = {"settings.py": frozenset(range(1, 4)), "train.py": frozenset(range(1, 9))}
+    ran = RanLines(lines=lines, host={"train.py": frozenset({7, 8})})
+    found = cover_lines(changed, (ran, ran), (tmp_path / "a", tmp_path / "b"))
+    assert [read in doubt for doubt in found.doubts] == ([True] if read else [])
+
+
+def test_a_changed_file_that_is_read_makes_the_word_likely(tmp_path: Path) -> None:
+    for side, text in (("a", "[1, 2, 3]"), ("b", "[1, 2, 4]")):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "rates.json").write_text(text)
+    changed = find_changed_code(tmp_path / "a", tmp_path / "b", ("rates.json",), lambda path: True)
+    ran = RanLines(opened=frozenset({"rates.json"}))
+    roots = tmp_path / "a", tmp_path / "b"
+    assert ["rates.json was read" in doubt for doubt in cover_lines(changed, (ran, ran), roots).doubts] == [True]
+    assert cover_lines(changed, (ran, ran), roots, settings_differ=True).doubts == ()
+
+
+def test_a_condition_that_another_statement_replaces_counts(tmp_path: Path) -> None:
+    before, after = GUARDED, GUARDED.replace("    if x > 50:\n        x = x / 2", "    x = x + 0")
+    for side, text in (("a", before), ("b", after)):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "model.py").write_text(text)
+    changed = find_changed_code(tmp_path / "a", tmp_path / "b", ("model.py",), lambda path: True)
+    lines = {"model.py": frozenset(AT_IMPORT | {4, 5, 6})}
+    ways = {"model.py": ((4, frozenset({False})),)}
+    left = RanLines(lines=lines, functions={"model.py": STARTED}, ways=ways)
+    right = RanLines(lines=lines, functions={"model.py": STARTED})
+    found = cover_lines(changed, (left, right), (tmp_path / "a", tmp_path / "b"))
+    assert ["of the baseline `if x > 50` was never true" in doubt for doubt in found.doubts] == [True]
+
+
 def test_lines_that_are_not_known_make_the_word_likely(tmp_path: Path) -> None:
     found = cover(tmp_path, BEFORE.replace("x + 1", "x + 2"), set(), problem="Python 3.11 has no sys.monitoring")
     assert found.unknown == "Python 3.11 has no sys.monitoring"
