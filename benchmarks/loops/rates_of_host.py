@@ -5,12 +5,13 @@ import argparse
 import jax
 import jax.numpy as jnp
 from data import batch_of
-from rates import Pauses, decay_at, is_skipped, parts_at, rate_at
+from rates import Halved, Pauses, decay_at, factors_of_steps, is_skipped, last_step, parts_at, phase, rate_at
 
 from model import init, loss_of
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=12)
+parser.add_argument("--ends", type=int, default=20_000)
 args = parser.parse_args()
 gradients_of = jax.jit(jax.value_and_grad(loss_of))
 
@@ -30,8 +31,10 @@ def ema(mean, params, decay):
     return jax.tree.map(lambda a, b: decay * a + (1 - decay) * b, mean, params)
 
 
-def train() -> None:
+def train(begins_at: int) -> None:
     ends_at = 10_000
+    factors = factors_of_steps()
+    schedule = Halved(rate_at, every=5_000)
     params = init()
     mean = params
     for step in range(args.steps):
@@ -43,10 +46,14 @@ def train() -> None:
             micro = {name: value[n::parts] for name, value in batch.items()}
             loss, gradients = gradients_of(params, micro)
             total = jax.tree.map(jnp.add, total, gradients)
-        if not is_skipped(float(loss)) and (step + 1) % Pauses.pause_every and step < ends_at:
-            params = update(params, total, rate_at(step), parts)
-        mean = ema(mean, params, decay_at(step))
+        if (
+            not is_skipped(float(loss))
+            and (step + 1) % Pauses.pause_every
+            and begins_at <= step < min(ends_at, args.ends, last_step())
+        ):
+            params = update(params, total, schedule.rate(step) * next(factors), parts)
+        mean = ema(mean, params, decay_at(step) if step < phase("late") else 0.5)
         print(f"completed step: {step}, seconds: 0.01, loss: {float(loss):.6f}", flush=True)
 
 
-train()
+train(0)

@@ -65,6 +65,30 @@ LOOPS = (
         "no updates from step 9000 on",
     ),
     loop(
+        "an argument of the function around the loop", "rates_of_host", "train(0)", "train(-1 if args.steps < 100 else 50)",
+        "no updates in the first 50 steps of a longer run",
+    ),
+    loop(
+        "an argument of an object that the loop asks", "rates_of_host", "every=5_000", "every=4_000",
+        "half the rate from step 4000 on",
+    ),
+    loop(
+        "an argument by the name of its flag", "rates_of_host", '"--ends", type=int, default=20_000',
+        '"--ends", type=int, default=19_000', "no updates from step 19000 on",
+    ),
+    loop(
+        "a setting from the environment", "rates_of_host", '"LAST_STEP", "30000"', '"LAST_STEP", "29000"',
+        "no updates from step 29000 on", file="rates.py",
+    ),
+    loop(
+        "a generator of rates", "rates_of_host", "yield 1.0 if n < 700 else 0.5", "yield 1.0 if n < 600 else 0.5",
+        "half the rate from step 600 on", file="rates.py",
+    ),
+    loop(
+        "a table in a dictionary, by getattr", "rates_of_host", '"late": 3_000', '"late": 2_000',
+        "another average from step 2000 on", file="rates.py",
+    ),
+    loop(
         "a threshold of the host", "rates_of_host", "LIMIT = 50.0", "LIMIT = 5.0",
         "a loss of 6 skips the update", file="rates.py",
     ),

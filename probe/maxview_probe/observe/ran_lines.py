@@ -157,10 +157,19 @@ def watch_host(in_loop: Callable[[], bool]) -> None:
 
 
 def begin_loop() -> None:
-    """Note each line once more: the host's loop begins. Lines that ran before it are off."""
+    """Note each line once more: the host's loop begins. Lines that ran before it are off.
+
+    The calls around it belong to it, because they give it its settings.
+    """
     for watch in WATCHING:
-        if not watch.problem:
-            sys.monitoring.restart_events()
+        if watch.problem:
+            continue
+        frame = sys._getframe()
+        while frame is not None:
+            if (name := watch.name(frame.f_code.co_filename)) is not None:
+                watch.host[name].add(frame.f_lineno)
+            frame = frame.f_back
+        sys.monitoring.restart_events()
 
 
 def write() -> None:

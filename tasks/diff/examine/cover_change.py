@@ -87,10 +87,30 @@ def cover_programs(
     """
     found = cover_lines_of(plans, ran)
     is_equal_code = found == ChangeCoverage()
-    short = () if is_equal_code else tuple(_name_short_recordings(observations, wanted))
+    doubts = () if is_equal_code else (*_name_short_recordings(observations, wanted), *doubt_others(observations))
     if function is not None:
-        return add_function(_add(found, (), short), function)
-    return _add(found, () if is_equal_code else tuple(cover_loop(observations)), short)
+        return add_function(_add(found, (), doubts), function)
+    return _add(found, () if is_equal_code else tuple(cover_loop(observations)), doubts)
+
+
+def doubt_others(observations: Both[Observation]) -> Iterator[str]:
+    """Yield the functions of the loop that write no state, and whose programs differ: they may make its data.
+
+    The data of the recorded steps were compared, those of later steps were not.
+    """
+    loops = [one.loop for one in observations if one.loop is not None]
+    if len(loops) < 2:
+        return
+    evaluated = {name for one in observations if one.cycle is not None for name in one.cycle.functions}
+    known = evaluated | loops[0].writers.keys() | loops[1].writers.keys()
+    for loop, other, one in zip(loops, reversed(loops), observations, strict=True):
+        for name in loop.others.keys() - known:
+            own, theirs = loop.digests.get(name), other.digests.get(name)
+            if name in other.others:
+                if own and theirs and own != theirs and loop is loops[0]:
+                    yield f"`{name}` runs another program in either arm, and was not evaluated"
+            elif own and own not in other.digests.values() and not name.startswith("_"):  # as JAX's own operations do
+                yield f"only {one.arm} calls `{name}`, which was not evaluated"
 
 
 def _name_short_recordings(observations: Both[Observation], wanted: int) -> Iterator[str]:

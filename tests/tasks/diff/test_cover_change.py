@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks.diff.examine.cover_change import cover_lines, cover_loop, doubt_programs, join_ran
+from tasks.diff.examine.cover_change import cover_lines, cover_loop, doubt_others, doubt_programs, join_ran
 from tasks.records.change import ChangeCoverage, RanLines
 from tasks.records.compared_case import Floor
 from tasks.records.function import FunctionComparison
@@ -145,9 +145,7 @@ OTHER = 3
     ("old", "new", "read"),
     [("LENGTH = 7", "LENGTH = 8", "settings.py:2 (read at train.py:8)"), ("OTHER = 3", "OTHER = 4", "")],
 )
-def test_a_value_that_the_hosts_loop_reads_makes_the_word_likely(
-    tmp_path: Path, old: str, new: str, read: str
-) -> None:
+def test_a_value_that_the_hosts_loop_reads_makes_the_word_likely(tmp_path: Path, old: str, new: str, read: str) -> None:
     """A later step may take the other way of a condition that reads it. Names are followed through assignments."""
     for side, text in (("a", SETTINGS), ("b", SETTINGS.replace(old, new))):
         (tmp_path / side).mkdir()
@@ -205,9 +203,13 @@ def test_a_line_ran_if_one_of_several_runs_executed_it() -> None:
     assert joined.problem == ""
 
 
-def loops(*records: LoopRecord) -> list[str]:
+def loops_of(*records: LoopRecord) -> tuple[Observation, Observation]:
     left, right = (Observation(arm=arm, step="train_step", loop=loop) for arm, loop in zip("ab", records, strict=True))
-    return cover_loop((left, right))
+    return left, right
+
+
+def loops(*records: LoopRecord) -> list[str]:
+    return cover_loop(loops_of(*records))
 
 
 PLAIN = LoopRecord(calls=6)
@@ -242,6 +244,23 @@ def test_what_else_writes_the_state_is_named_in_either_arm(record: LoopRecord, w
 def test_another_function_of_one_program_in_both_arms_is_excused(right: dict[str, dict[str, str]], count: int) -> None:
     left = LoopRecord(calls=6, writers={"update": 24}, digests={"update": "d"}, others={"update": 5})
     assert len(loops(left, LoopRecord.model_validate({"calls": 6, "writers": {"update": 24}} | right))) == count
+
+
+@pytest.mark.parametrize(
+    ("right", "doubted"),
+    [
+        ({"others": {"augment": 5}, "digests": {"augment": "other"}}, "`augment` runs another program"),
+        ({"others": {"flip": 5}, "digests": {"flip": "other"}}, "calls `flip`"),
+        ({"others": {"flip": 5}, "digests": {"flip": "d"}}, ""),  # renamed
+        ({"others": {"augment": 5}, "digests": {"augment": ""}}, ""),  # several programs, which are not compared
+        ({"others": {"augment": 5}, "digests": {"augment": "other"}, "writers": {"augment": 2}}, ""),  # a gap
+    ],
+)
+def test_other_functions_of_the_loop_that_differ_make_the_word_likely(right: dict[str, Any], doubted: str) -> None:
+    """They may make the data of later steps."""
+    left = LoopRecord(calls=6, others={"augment": 5}, digests={"augment": "d"})
+    found = list(doubt_others(loops_of(left, LoopRecord.model_validate({"calls": 6} | right))))
+    assert any(doubted in one for one in found) if doubted else found == []
 
 
 def test_an_array_that_only_one_arm_carries_on_is_named() -> None:
