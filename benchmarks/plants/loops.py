@@ -33,12 +33,14 @@ LOOPS = (
         "mean = params if step % 100 == 99 else ema(mean, params)", "another average later",
     ),
     loop(
-        "rates of the average in a table", "rates_of_host", "DECAYS = (0.875, 0.875, 0.9)", "DECAYS = (0.875, 0.875, 0.8)",
+        "rates of the average in a table", "rates_of_host", "DECAYS = (0.875, 0.875, 0.9)",
+        "DECAYS = (0.875, 0.875, 0.8)",
         "another average from step 200 on", file="rates.py",
     ),
     loop(
         "rates of the average by np.where", "rates_of_host", "return DECAYS[min(step // 100, 2)]",
-        "return float(np.where(step < 100, 0.875, 0.8))".replace("np", "__import__('numpy')"), "another average from step 100 on", file="rates.py",
+        "return float(__import__('numpy').where(step < 100, 0.875, 0.8))", "another average from step 100 on",
+        file="rates.py",
     ),
     loop(
         "a divisor of the average's rate", "rates_of_host", "return DECAYS[min(step // 100, 2)]",
@@ -65,7 +67,8 @@ LOOPS = (
         "no updates from step 9000 on",
     ),
     loop(
-        "an argument of the function around the loop", "rates_of_host", "train(0)", "train(-1 if args.steps < 100 else 50)",
+        "an argument of the function around the loop", "rates_of_host", "train(0)",
+        "train(-1 if args.steps < 100 else 50)",
         "no updates in the first 50 steps of a longer run",
     ),
     loop(
@@ -134,7 +137,8 @@ LOOPS = (
     ),
     loop(
         "more parts from update 100 on", "multi_steps", "every_k_schedule=MICRO)",
-        "every_k_schedule=lambda done: jax.numpy.where(done < 100, MICRO, 2 * MICRO))", "other updates from step 100 on",
+        "every_k_schedule=lambda done: jax.numpy.where(done < 100, MICRO, 2 * MICRO))",
+        "other updates from step 100 on",
     ),
     loop(
         "an eager rate from step 500 on", "eager_optimizer", "optax.adamw(schedule,",
@@ -157,11 +161,13 @@ LOOPS = (
     ),
     loop(
         "the module's mode from step 50 on", "modules", "    update(model, optimizer, gradients)\n    if step",
-        "    update(model, optimizer, gradients)\n    if step == 50:\n        optimizer.opt_state[0].count[...] = 0\n    if step",
+        "    update(model, optimizer, gradients)\n"
+        "    if step == 50:\n        optimizer.opt_state[0].count[...] = 0\n    if step",
         "another correction of the moments from step 50 on",
     ),
     loop(
-        "other texts from step 100 on", "average", "default_rng([seed, step])", "default_rng([seed, step + step // 100])",
+        "other texts from step 100 on", "average", "default_rng([seed, step])",
+        "default_rng([seed, step + step // 100])",
         "other batches from step 100 on", file="data.py", admits=OUTSIDE,
     ),
     loop(
@@ -170,12 +176,19 @@ LOOPS = (
         "other batches from step 100 on", admits=OUTSIDE,
     ),
     loop(
-        "what is evaluated", "average", "eval_step(mean, ", "eval_step(params, ", "evaluates other weights", admits=OUTSIDE,
+        "what is evaluated", "average", "eval_step(mean, ", "eval_step(params, ", "evaluates other weights",
+        admits=OUTSIDE,
     ),
-    loop("a comment", "rates_of_host", "LIMIT = 50.0", "LIMIT = 50.0  # of a loss", "the same", file="rates.py", admits=EQUAL),
+    loop(
+        "a comment", "rates_of_host", "LIMIT = 50.0", "LIMIT = 50.0  # of a loss", "the same", file="rates.py",
+        admits=EQUAL,
+    ),
     loop(
         "the average's rate by a name", "average", "mean = ema(mean, params)", "mean, before = ema(mean, params), mean",
         "the same", admits=EQUAL,
     ),
-    loop("the sum in other brackets", "threaded", "0.875 * a + 0.125 * b", "(0.125 * b + 0.875 * a)", "the same", admits=EQUAL),
+    loop(
+        "the sum in other brackets", "threaded", "0.875 * a + 0.125 * b", "(0.125 * b + 0.875 * a)", "the same",
+        admits=EQUAL,
+    ),
 )  # fmt: skip

@@ -338,8 +338,8 @@ def _reads_in_head(node: ast.stmt, names: Set[str]) -> bool:
 
 
 def _lines_of_head(node: ast.stmt) -> range:
-    last = node.lineno if list(_blocks(node)) else node.end_lineno or node.lineno
-    return range(node.lineno, last + 1)
+    bodies = [body[0].lineno - 1 for _, body in _blocks(node) if body]
+    return range(node.lineno, max(node.lineno, *bodies[:1] or [node.end_lineno or node.lineno]) + 1)
 
 
 def _at_import(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -30,12 +30,15 @@ class ArrayOrigin:
 
 def match(theirs: Sequence[Slot], ours: Sequence[Slot]) -> list[ArrayOrigin | None]:
     """Return for each of our slots how it is made from their slots; None without a counterpart."""
-    places = {(slot.role, slot.meaning): n for n, slot in enumerate(theirs)}
+    # arrays of one meaning, such as weights and their summed gradients in a loop, are matched in their order
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for n, slot in enumerate(theirs):
+        places[slot.role, slot.meaning].append(n)
     found: list[ArrayOrigin | None] = [None] * len(ours)
     for n, slot in enumerate(ours):
-        place = places.get((slot.role, slot.meaning))
-        if place is not None and _fits(theirs[place], slot):
-            found[n] = ArrayOrigin((place,), _reshaper(slot.shape))
+        waiting = places[slot.role, slot.meaning]
+        if waiting and _fits(theirs[waiting[0]], slot):
+            found[n] = ArrayOrigin((waiting.pop(0),), _reshaper(slot.shape))
     rest, missing = _left_over(theirs, found)
     for singles, stacked, ours_are_single in ((missing, rest, True), (rest, missing, False)):
         lists = (ours, theirs) if ours_are_single else (theirs, ours)

@@ -22,6 +22,12 @@ def test_one_path_with_another_shape_has_no_counterpart() -> None:
     assert match([slot("a.w", 2)], [slot("a.w", 3)]) == [None]
 
 
+def test_arrays_of_one_meaning_match_in_their_order() -> None:
+    """As the weights and the sum of their gradients, in a loop of several functions."""
+    arrays = [slot("a", 2), slot("b", 3), slot("a", 2), slot("b", 3)]
+    assert [source.places if source else None for source in match(arrays, arrays)] == [(0,), (1,), (2,), (3,)]
+
+
 def test_a_batch_is_reshaped() -> None:
     batch = np.arange(8)
     (found,) = match([slot("inputs", 8, role="data")], [slot("inputs", 4, 2, role="data")])
