@@ -23,6 +23,7 @@ class ChangedStatement(Frozen):
     names: tuple[str, ...] = ()  # names that it binds
     guard: int = 0  # line of the innermost condition or loop around it, in its function; 0: none
     lambdas: tuple[int, ...] = ()  # changed lines on which lambdas begin
+    prints: bool = False  # whether it prints or logs, and does nothing else
     text: str = ""  # its first line
 
 

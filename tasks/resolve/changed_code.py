@@ -171,6 +171,8 @@ def list_statements(text: str, file: str, side: Side) -> Iterator[_Statement]:
                 value = getattr(node, "value", None)
                 if kind == "definition" and isinstance(value, ast.Dict):
                     found = found.replace(entries=len(value.keys))
+                if _only_prints(node):
+                    found = found.replace(prints=True)
                 yield _Statement(fingerprint=f"{path}|{ast.dump(node)}", place=found)
                 continue
             last = next((block[0].lineno - 1 for _, block in blocks if block), node.lineno)
@@ -235,11 +237,35 @@ def _without_annotations(arguments: ast.arguments) -> ast.arguments:
     return found
 
 
+_PRINTS = re.compile(r"^(print|(log|logger|logging|_logger|LOGGER)\.(debug|info|warning|error|log))$")
+_PURE = frozenset({"float", "int", "str", "len", "round", "repr", "format", "min", "max", "sum", "abs", "type"})
+
+
+def _only_prints(node: ast.stmt) -> bool:
+    """Whether a statement prints or logs, and calls nothing else that may do something."""
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return False
+    inner = [one for part in (*node.value.args, *node.value.keywords) for one in ast.walk(part)]
+    calls = [one for one in inner if isinstance(one, (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom))]
+    are_pure = all(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in _PURE for one in calls
+    )
+    return are_pure and _PRINTS.match(ast.unparse(node.value.func)) is not None
+
+
 def _bound_names(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that an import or an assignment binds, attributes included."""
+    """Yield the names that a statement binds, attributes included, and those of objects that its call may change."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         for alias in node.names:
             yield alias.asname or alias.name.partition(".")[0]
+        return
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not _only_prints(node):
+        call = node.value
+        parts = [*call.args, *(one.value for one in call.keywords)]
+        parts += [call.func.value] if isinstance(call.func, ast.Attribute) else []
+        for one in (one for part in parts for one in ast.walk(part)):
+            if isinstance(one, ast.Name):
+                yield one.id
         return
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     for target in targets:

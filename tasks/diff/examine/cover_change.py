@@ -349,6 +349,8 @@ def _on_host(statements: Sequence[ChangedStatement], ran: Both[RanLines], roots:
 def _places_on_host(statements: Sequence[ChangedStatement], ran: RanLines, root: Path) -> Iterator[str]:
     rest = []
     for one in statements:
+        if one.prints:
+            continue
         lines = range(one.last + 1, one.end + 1) if one.kind == "function" else range(one.first, one.last + 1)
         if not ran.host.get(one.file, frozenset()).isdisjoint(lines):
             yield _place(one)

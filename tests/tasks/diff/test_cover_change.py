@@ -158,6 +158,37 @@ def test_a_value_that_the_hosts_loop_reads_makes_the_word_likely(tmp_path: Path,
     assert [read in doubt for doubt in found.doubts] == ([True] if read else [])
 
 
+SCRIPT = """parser = Parser()
+parser.add_argument("--ends", default=5)
+args = parser.parse_args()
+print(args)
+for step in range(9):
+    print(step)
+    if step > args.ends:
+        break
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "doubt"),
+    [
+        ("default=5", "default=6", "train.py:2 (read at train.py:7)"),
+        ("print(step)", 'print("step", int(step))', ""),
+        ("print(step)", "print(update(step))", "train.py:6 runs in the host's loop"),
+    ],
+)
+def test_a_setting_counts_through_the_object_that_a_call_changes_and_a_print_does_not(
+    tmp_path: Path, old: str, new: str, doubt: str
+) -> None:
+    for side, text in (("a", SCRIPT), ("b", SCRIPT.replace(old, new))):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "train.py").write_text(text)
+    changed = find_changed_code(tmp_path / "a", tmp_path / "b", ("train.py",), lambda path: True)
+    ran = RanLines(lines={"train.py": frozenset(range(1, 8))}, host={"train.py": frozenset({5, 6, 7})})
+    found = cover_lines(changed, (ran, ran), (tmp_path / "a", tmp_path / "b"))
+    assert [doubt in one for one in found.doubts] == ([True] if doubt else [])
+
+
 def test_a_changed_file_that_is_read_makes_the_word_likely(tmp_path: Path) -> None:
     for side, text in (("a", "[1, 2, 3]"), ("b", "[1, 2, 4]")):
         (tmp_path / side).mkdir()
