@@ -46,7 +46,12 @@ COMPILED_PROGRAMS = Metric(
     rule="how often JAX compiled the training step", decimals=0,
     judged="exact", precision="the last digit", of=compiled_programs, optional=True, trend=True,
 )  # fmt: skip
-STEP_PROGRAM_METRICS = (MEMORY, COMPILED_PROGRAMS)  # metrics of runs
+FRONT_END = Metric(
+    name="front_end_s", title="Tracing and lowering", unit="s", better="lower",
+    rule="the step's trace and lowering, before it is compiled: processor time of one thread, the quickest of five",
+    decimals=2, judged="proof", optional=True,
+)  # fmt: skip
+STEP_PROGRAM_METRICS = (MEMORY, COMPILED_PROGRAMS, FRONT_END)  # metrics of runs
 
 
 def _memory_part(name: str, title: str) -> Metric:

@@ -102,6 +102,8 @@ class Observation(Frozen):
     feeds: tuple[int | None, ...] | None = None
     loop: LoopRecord | None = None  # None: the step's program did not really run
     cycle: CycleRecord | None = None  # None: the loop was not recorded
+    # processor seconds of a trace of the step and its lowering: first call, repeats; empty: not measured
+    front_end: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()  # failures, one sentence each
 
 

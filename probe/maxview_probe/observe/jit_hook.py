@@ -6,6 +6,7 @@ A recorded call has the jitted function's program and the call's arguments as a 
 
 import functools
 import inspect
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -29,6 +30,8 @@ class Call:
     put_back: PutBack  # inserts the static arguments into (args, kwargs)
     lower: Callable[[], Any]  # returns the function's `Lowered`
     compiled: Any = None  # the `Compiled`, if the trainer compiled ahead of time; else None
+    trace_s: float | None = None  # seconds of this thread's processor time that the trace took; None: not made here
+    retrace: Callable[[], Any] | None = None  # traces the function once more, also when the arguments are gone
 
     def rebuild(self) -> ArgsKwargs:
         """Return (args, kwargs) for the jitted function, made from the leaves and the static arguments."""
@@ -41,12 +44,26 @@ class Call:
 
 def call_of_jitted(jitted: Any, options: dict[str, Any], name: str, args: Any, kwargs: Any) -> Call | None:
     """Return the call of a jitted function; None if the program has more or fewer inputs than the call has leaves."""
+    began = time.thread_time()
     traced = jitted.trace(*args, **kwargs)
+    spent = time.thread_time() - began
     dynamic_args, dynamic_kwargs, put_back = _split_static(jitted, options, args, kwargs)
     call = _make(name, traced.jaxpr, dynamic_args, dynamic_kwargs, put_back, traced.lower)
+    if call is not None:
+        call.trace_s = spent
+        given = jax.tree_util.tree_map(_describe, (dynamic_args, dynamic_kwargs))
+        call.retrace = lambda: jitted.trace(*put_back(*given)[0], **put_back(*given)[1])
     if call is not None and isinstance(jitted, Mapped):
         call.arguments = jitted.name_arguments(dynamic_args, dynamic_kwargs)
     return call
+
+
+def _describe(leaf: Any) -> Any:
+    """Return an array without its values."""
+    if not isinstance(leaf, jax.Array):
+        return leaf
+    sharding = leaf.sharding if getattr(leaf, "committed", False) else None
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.weak_type)
 
 
 def call_of_compiled(compiled: Any, lowered: Any, closed: Any, name: str, args: Any, kwargs: Any) -> Call | None:

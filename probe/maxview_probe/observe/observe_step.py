@@ -22,6 +22,7 @@ from maxview_probe.observe.empty_program import empty
 from maxview_probe.observe.evaluate_step import StepEvaluation
 from maxview_probe.observe.find_cycle import find_cycle
 from maxview_probe.observe.find_step import StepFinder
+from maxview_probe.observe.front_end import FrontEnd
 from maxview_probe.observe.jit_hook import ArgsKwargs, Call, Mapped, in_trace, is_on_host
 from maxview_probe.observe.loop_functions import LoopFunctions
 from maxview_probe.observe.meaning import meanings_of
@@ -49,6 +50,7 @@ class StepObserver:
         self.settings, self.finder = settings, StepFinder(settings.folder, settings.function)
         self.calls, self.skipped, self.busy = 0, 0, False
         self.compiled: Any = None
+        self.front_end: FrontEnd | None = None
         self.own_run: Callable[..., Any] | None = None  # of the first call; another function compiles its program again
         self.is_whole = False  # whether this process holds all parts of the arguments
         self.jit = jax.jit
@@ -257,7 +259,9 @@ class StepObserver:
                 self.replace(call, start)
         self.record |= {"step": call.name, **surroundings()}
         with self.guarded("the program cannot be lowered"):
+            began = time.thread_time()
             lowered = call.lower()
+            self.front_end = FrontEnd(call, time.thread_time() - began)
             self.record["kept"] = kept_arguments(lowered)
             self.write_program(lowered)
             self.compiled = call.compiled or lowered.compile()
@@ -353,6 +357,9 @@ class StepObserver:
             with self.guarded("the cycle cannot be written"):
                 self.write_cycle()
         ran_lines.write()
+        if self.settings.runs and self.settings.profile is None and self.front_end is not None:
+            with self.guarded("the step cannot be traced again"), self.tape.paused():
+                self.record["front_end"] = self.front_end.measure()
         files.write_json(self.settings.folder / files.OBSERVATION, self.record)
 
     def write_cycle(self) -> None:

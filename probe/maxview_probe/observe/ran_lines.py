@@ -11,7 +11,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 FILE = "ran-{pid}.json"  # one file per process of the trainer
@@ -164,7 +164,7 @@ def begin_loop() -> None:
     for watch in WATCHING:
         if watch.problem:
             continue
-        frame = sys._getframe()
+        frame: FrameType | None = sys._getframe()
         while frame is not None:
             if (name := watch.name(frame.f_code.co_filename)) is not None:
                 watch.host[name].add(frame.f_lineno)

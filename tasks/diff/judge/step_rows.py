@@ -15,7 +15,7 @@ from tasks.diff.judge.metric_rows import make_row, not_judged
 from tasks.diff.judge.program_time_rows import program_time_row, turned_memory_row
 from tasks.diff.phrases.amounts import ONE_PROGRAM
 from tasks.metrics.metric import Metric
-from tasks.metrics.program_metrics import COMPILED_PROGRAMS
+from tasks.metrics.program_metrics import COMPILED_PROGRAMS, FRONT_END
 from tasks.metrics.result_metrics import DATA, FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records.compared_case import Decision, MetricDiff, Verdict
@@ -26,6 +26,9 @@ from tasks.records.text import counted
 
 DRAWN_ANEW = "so do those of two runs of the baseline, which draws them without a seed"
 SHOWN = 3  # names in a sentence
+# of the time before the step is compiled
+FRONT_END_SHARE, ONE_SAMPLE_SHARE = 0.25, 0.5
+FRONT_END_LEAST_S = 0.1
 
 
 def decide_steps(examined: Examination, evidence: Measurements) -> Decided:
@@ -47,6 +50,7 @@ def _list_rows(examined: Examination, steps: ExaminedSteps, evidence: Measuremen
         yield turned_memory_row(arms, turns, rules)
     if "time" in asked:
         yield _compiles_row(arms, steps)
+        yield _front_end_row(arms, steps)
     if "function" in asked and function is None and has_same_program(list(examined.floors)):
         yield _one_program_row(FUNCTION, arms)
     if function is not None:
@@ -81,6 +85,26 @@ def _compiles_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
     reason = f"{line.place} jits a new function object in each step, and each compiles"
     decision = Decision(verdict="regressed" if lines[1] is not None else "improved", reason=reason)
     return make_row(COMPILED_PROGRAMS, (left, right), arms, decision)
+
+
+def _front_end_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
+    """Return the row of the time before the step is compiled, which a change of Python moves in a program of any time.
+
+    Samples of one process scatter by a tenth on a busy machine, and few seconds more before the first step are nothing.
+    """
+    samples = [one.front_end for one in steps.observations]
+    if not all(samples):
+        return None
+    left, right = map(min, samples)
+    change, beyond = right / left - 1, right - left
+    allowed = FRONT_END_SHARE if min(map(len, samples)) > 1 else ONE_SAMPLE_SHARE
+    verdict: Verdict = "same"
+    if max(left, right) > (1 + allowed) * min(left, right) and abs(beyond) > FRONT_END_LEAST_S:
+        verdict = "regressed" if beyond > 0 else "improved"
+    reason = f"{change:+.0%}, the quickest of {min(map(len, samples))}; "
+    reason += f"more than {allowed:.0%} and {FRONT_END_LEAST_S} s count"
+    cells = [Measured(value=value, text=f"{value:.2f}") for value in (left, right)]
+    return make_row(FRONT_END, (cells[0], cells[1]), arms, Decision(verdict=verdict, reason=reason))
 
 
 def _missing_row(arms: Arms, problem: str) -> MetricDiff:

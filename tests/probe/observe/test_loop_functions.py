@@ -101,6 +101,8 @@ def test_an_evaluation_that_returns_its_model_is_not_the_step(tmp_path: Path) ->
     found = record(tmp_path, f"params, _ = evaluate(params, x); {PLAIN}")
     assert found["step"] == "train_step"
     assert found["loop"]["calls"] == 6
+    assert min(found["front_end"]) > 0
+    assert len(found["front_end"]) == 5  # this small step is traced and lowered in milliseconds
 
 
 def test_a_function_has_the_digest_of_its_program_and_none_if_it_has_several(tmp_path: Path) -> None:

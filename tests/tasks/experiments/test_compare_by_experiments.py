@@ -32,6 +32,7 @@ def compare(
     given: tuple[dict[str, str], ...] = ({}, {}),
     start: SharedStart | None = None,
     loops: tuple[LoopRecord | None, ...] = (None, None),
+    front_ends: tuple[tuple[float, ...], ...] = ((), ()),
     **found: Any,
 ) -> ComparisonRecord:
     """given: meaning → digest of the batch's arrays, per arm."""
@@ -47,12 +48,15 @@ def compare(
     observations = [
         Observation(
             arm=plan.arm, step="train_step", loop=loop, platform="cpu", devices=1, software={"jaxlib": version},
+            front_end=front_end,
             arguments=tuple(
                 ObservedArray(name=name, role="data", meaning=name, shape=(8,), dtype="int32", digest=digest)
                 for name, digest in its.items()
             ),
         )
-        for plan, version, its, loop in zip(plans, ("0.12.0", jaxlib), given, loops, strict=True)
+        for plan, version, its, loop, front_end in zip(
+            plans, ("0.12.0", jaxlib), given, loops, front_ends, strict=True
+        )
     ]  # fmt: skip
     evidence = Measurements(**{name: found.pop(name) for name in Measurements.model_fields if name in found})
     both = RecordedSteps(
@@ -71,6 +75,28 @@ def test_a_loop_that_jits_a_new_function_in_each_step_is_slower_though_the_progr
     assert "train.py:25" in row.reason
     assert compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=loops[::-1]).verdict == "improved"
     assert compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=(loops[1],) * 2).verdict == "same"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "verdict"),
+    [
+        ((2.0, 2.1), (2.7, 2.6), "regressed"),
+        ((2.6, 2.7), (2.1, 2.0), "improved"),
+        ((2.0, 2.1), (2.4, 2.5), "same"),  # within a quarter
+        ((0.10, 0.11), (0.19, 0.19), "same"),  # a tenth of a second
+        ((2.0,), (2.8,), "same"),  # one sample of each
+        ((2.0,), (3.2,), "regressed"),
+        ((), (2.0,), None),  # one arm compiles ahead of time
+    ],
+)
+def test_the_front_end_is_judged_also_where_the_program_is_one(
+    left: tuple[float, ...], right: tuple[float, ...], verdict: str | None
+) -> None:
+    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), front_ends=(left, right))
+    assert [row.verdict for row in record.rows if row.metric == "front_end_s"] == ([verdict] if verdict else [])
+    assert record.verdict == (verdict or "same")
+    asked = compare("0.12.0", program=ONE_TEXT, asked=("function",), front_ends=(left, right))
+    assert "front_end_s" not in {row.metric for row in asked.rows}
 
 
 ONE_TEXT = ProgramExplanation(answer="same text", sentence="both arms lower the same StableHLO text", hashes=("a", "a"))
