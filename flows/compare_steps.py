@@ -39,6 +39,7 @@ from tasks.diff.judge.suggested_commands import add_next_of_experiments
 from tasks.experiments.cycles import evaluated_recordings, have_cycles
 from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
+from tasks.experiments.later_steps import compare_later_steps
 from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, read_ends, record_again, record_arms
 from tasks.experiments.runnable_arms import any_plans_of
@@ -356,6 +357,9 @@ def experiments_step(
     wanted = min(BATCHES, int(here[0].config["steps"]))
     ran = (read_ran_lines([folder / SIDES[0]]), read_ran_lines([folder / SIDES[1]]))
     coverage = name_cases(cover_programs(here, observations, ran, kept.function, wanted), here[1], store)
+    if "function" in only and coverage is not None and coverage.on_host and not any(ends):
+        recorded = min(one.loop.calls for one in observations if one.loop is not None)
+        coverage = coverage.replace(later=compare_later_steps(here, folder, recorded, say))
     found = RecordedSteps(
         plans=plans, observations=observations, logs=texts, asked=kept.asked, program=program, coverage=coverage,
         batches=kept.data.steps if kept.data is not None else None, again=again,

@@ -15,7 +15,7 @@ def loop(
 ) -> Plant:
     """Return a plant in the trainer of a script, or in another `file`."""
     edits = (Edit(file or f"{script}.py", old, new),)
-    command = f"compare --only function -- PYTHON {script}.py --steps 16"
+    command = f"compare --only function -- PYTHON {script}.py --steps 1200"
     return Plant(
         f"loop: {name}", "loops", edits, rf"{file or script}|host|thread", why, command, admits, trainer="loops"
     )

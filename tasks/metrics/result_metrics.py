@@ -36,6 +36,11 @@ CHANGE = Metric(
     rule="changed lines that ran, and whether all that writes the state was compared", decimals=None,
     judged="proof", result=True, optional=True,
 )  # fmt: skip
+LATER_STEPS = Metric(
+    name="later_steps", title="Later steps of the host", unit="", better="equal",
+    rule="what the host gives its functions in many steps, while those with matrix products return zeros",
+    decimals=None, judged="proof", result=True, optional=True,
+)  # fmt: skip
 DATA = Metric(
     name="data", title="Data", unit="", better="equal",
     rule="digests of each step's batch; where they differ, the baseline's step in float64 with both batches",

@@ -12,6 +12,7 @@ from tasks.metrics.result_metrics import (
     FINAL_STATE,
     FIRST_CALL,
     FUNCTION,
+    LATER_STEPS,
     LOSS,
     RESTORED,
     ROUNDING,
@@ -20,8 +21,8 @@ from tasks.metrics.result_metrics import (
 from tasks.metrics.time_metrics import TIME_METRICS
 
 METRICS = (
-    END, *MAXVIEW_METRICS, *TIME_METRICS, DATA, LOSS, FUNCTION, CHANGE, FIRST_CALL, EVALUATION, VALUES, ROUNDING,
-    FINAL_STATE,
+    END, *MAXVIEW_METRICS, *TIME_METRICS, DATA, LOSS, FUNCTION, CHANGE, LATER_STEPS, FIRST_CALL, EVALUATION, VALUES,
+    ROUNDING, FINAL_STATE,
     *STEP_PROGRAM_METRICS, *MEMORY_METRICS, CHECKPOINTS, RESTORED,
 )  # fmt: skip
 BISECTED_TITLES = {metric.name: metric.title for metric in METRICS if metric.bisected}  # id → title

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from configs.frozen import Frozen
+from tasks.records.later_steps import LaterSteps
 
 StatementKind = Literal["code", "function", "class", "definition", "import"]
 Side = Literal["baseline", "candidate"]
@@ -84,6 +85,8 @@ class ChangeCoverage(Frozen):
     unknown: str = ""  # why the lines that ran are not known
     gaps: tuple[str, ...] = ()  # why "same" cannot be said: each alone makes the word *unknown*
     doubts: tuple[str, ...] = ()  # why "same" is likely and not sure
+    on_host: bool = False  # whether the host's loop depends on the change, so that later steps may differ
+    later: LaterSteps | None = None  # the host's calls of many steps; None: not compared
 
     @property
     def sentence(self) -> str:

@@ -8,6 +8,7 @@ import jax
 from maxview_probe.observe.call_meter import CallMeter
 from maxview_probe.observe.interpret_kernels import interpret_kernels
 from maxview_probe.observe.jit_hook import patch
+from maxview_probe.observe.later_steps import LaterSteps
 from maxview_probe.observe.loop_clock import LoopClock
 from maxview_probe.observe.observation_files import read_settings
 from maxview_probe.observe.observe_step import StepObserver
@@ -28,6 +29,11 @@ def begin(settings_file: str) -> None:
         clock = LoopClock(settings)
         patch(clock)
         atexit.register(clock.write)
+        return
+    if settings.later_steps:
+        later = LaterSteps(settings)
+        patch(later)
+        atexit.register(later.write)
         return
     if settings.meter:
         patch(CallMeter(settings))

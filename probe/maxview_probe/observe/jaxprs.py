@@ -140,7 +140,12 @@ def is_step(name: str, jaxpr: Any) -> bool:
     given, made = _floats(jaxpr.invars), _floats(jaxpr.outvars)
     if not given or sum((given & made).values()) * 2 < sum(given.values()):
         return False
-    return name == LIKELY_NAME or any(equation.primitive.name in _PRODUCTS for equation in equations(jaxpr))
+    return name == LIKELY_NAME or has_products(jaxpr)
+
+
+def has_products(jaxpr: Any) -> bool:
+    """Whether a jaxpr has matrix products or convolutions."""
+    return any(equation.primitive.name in _PRODUCTS for equation in equations(jaxpr))
 
 
 def _floats(variables: Any) -> Counter[tuple[Any, ...]]:

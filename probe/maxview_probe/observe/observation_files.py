@@ -19,6 +19,7 @@ OBSERVATION, CLAIM = "observation.json", "claim"
 PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"
 ARGUMENTS, TENSORS, DRAWS, START = "arguments.npz", "tensors.jsonl.gz", "draws.npz", "start.json"
 LOOP = "loop.json"  # when the calls of a step returned whose program was emptied
+LATER = "later-steps.json"  # what the host gives each call in many steps
 CALLS = "calls.jsonl"  # time and scalars of each call of a run's step
 CYCLE = "cycle"  # subfolder with the recording of the loop's cycle, if that is more than one call of the step
 EVALUATED = "evaluated.npz"  # the arguments of the call whose operations are evaluated, if it is not the first call
@@ -115,6 +116,7 @@ class RecorderSettings:
     states: str = ""  # "first": note the state that the step's first call is given, and end; "every": of each call
     end_after: int | None = None  # calls of a noted step after which the program is ended; None: it ends itself
     loop_calls: int = 0  # calls of an emptied step to stamp, which end the process; 0: the step runs
+    later_steps: int = 0  # steps with emptied programs of which the host's calls are recorded, which end the process
     root: str = ""  # the trainer's checkout, whose executed lines are noted; "": none (see ran_lines.py)
     changed: tuple[str, ...] = ()  # files below `root` whose conditions are watched, too
     evaluated: int | None = None  # the call to evaluate operation by operation, counted from 0

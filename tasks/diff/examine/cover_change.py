@@ -66,11 +66,13 @@ def cover_lines(
         did_not = f"{counted(lines, 'changed line')} did not run" if lines else "changed files were not read"
         doubts.append(f"{did_not} ({_list(places, [] if settings_differ else others)})")
     doubts += _one_sided([*counted_ones, *changed.replaced], ran)
-    doubts += _on_host(counted_ones, ran, roots)
-    doubts += _read_files(changed, ran) if not settings_differ else []
+    on_host = [*_on_host(counted_ones, ran, roots), *(_read_files(changed, ran) if not settings_differ else ())]
+    doubts += on_host
     doubts += [f"which entries of {_place(one)} were used is not known" for one in counted_ones if one.entries > 1][:1]
     doubts += [changed.unread] if changed.unread else []
-    return ChangeCoverage(**facts, unseen=places, listed=listed, gaps=tuple(gaps), doubts=tuple(doubts))
+    return ChangeCoverage(
+        **facts, unseen=places, listed=listed, gaps=tuple(gaps), doubts=tuple(doubts), on_host=bool(on_host)
+    )
 
 
 def cover_programs(

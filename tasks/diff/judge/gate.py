@@ -12,14 +12,16 @@ from tasks.diff.judge.metric_rows import NOT_JUDGED
 from tasks.diff.judge.next_step import PER_STEP, find_time_row
 from tasks.metrics.memory_metrics import MEMORY_METRICS
 from tasks.metrics.program_metrics import MEMORY
-from tasks.metrics.result_metrics import CHANGE, DATA, EVALUATION, FIRST_CALL, FUNCTION, LOSS, VALUES
+from tasks.metrics.result_metrics import CHANGE, DATA, EVALUATION, FIRST_CALL, FUNCTION, LATER_STEPS, LOSS, VALUES
 from tasks.records.compared_case import ComparisonRecord, GateResult, MetricDiff
 from tasks.records.text import show_share
 
 PASSED, FAILED, OPEN = 0, 1, 3  # exit statuses
 # question → its rows
 ROWS: dict[str, frozenset[str]] = {
-    "function": frozenset(one.name for one in (FUNCTION, LOSS, VALUES, EVALUATION, FIRST_CALL, DATA, CHANGE)),
+    "function": frozenset(
+        one.name for one in (FUNCTION, LATER_STEPS, LOSS, VALUES, EVALUATION, FIRST_CALL, DATA, CHANGE)
+    ),
     "time": frozenset(PER_STEP),
     "memory": frozenset(one.name for one in (MEMORY, *MEMORY_METRICS)),
 }

@@ -10,7 +10,7 @@ from tasks.diff.examine.data_differences import DataDifference, find_data
 from tasks.diff.examine.examination import Decided, Examination, ExaminedRuns
 from tasks.diff.examine.parity import MIN_STEPS
 from tasks.diff.examine.same_code import draws_differ
-from tasks.diff.judge.change_row import change_row
+from tasks.diff.judge.change_row import change_row, later_row
 from tasks.diff.judge.data_rows import data_row, decide_by_data
 from tasks.diff.judge.death_row import death_row
 from tasks.diff.judge.decide_by_function import decide_loss, excuse_rounding, rounding_row
@@ -36,6 +36,7 @@ from tasks.metrics.result_metrics import (
     FINAL_STATE,
     FIRST_CALL,
     FUNCTION,
+    LATER_STEPS,
     LOSS,
     RESTORED,
     ROUNDING,
@@ -89,6 +90,7 @@ def decide_runs(examined: Examination, evidence: Measurements = NOTHING) -> Deci
         LOSS.name: loss_row(arms, parity, values.loss),
         FUNCTION.name: None,  # the row of the losses has the answer
         CHANGE.name: change_row(arms, coverage),
+        LATER_STEPS.name: later_row(arms, coverage),
         FIRST_CALL.name: None,  # the losses of the runs tell
         EVALUATION.name: evaluation_row(arms, runs.evaluations, values.evaluations),
         VALUES.name: values_row(arms, others, values.others),

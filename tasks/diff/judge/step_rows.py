@@ -7,7 +7,7 @@ from tasks.diff.examine.data_differences import find_data
 from tasks.diff.examine.examination import Decided, Examination, ExaminedSteps
 from tasks.diff.examine.floors import has_same_program
 from tasks.diff.examine.new_functions import find_jits, find_own_jits
-from tasks.diff.judge.change_row import change_row
+from tasks.diff.judge.change_row import change_row, later_row
 from tasks.diff.judge.data_rows import data_row, tell_data
 from tasks.diff.judge.death_row import death_row
 from tasks.diff.judge.decide_by_function import rounding_row
@@ -58,6 +58,7 @@ def _list_rows(examined: Examination, steps: ExaminedSteps, evidence: Measuremen
         yield rounding_row(arms, function)
     yield _first_call_row(arms, steps)
     yield change_row(arms, examined.coverage)
+    yield later_row(arms, examined.coverage)
     data = find_data(arms, evidence.data)
     if data is not None and data.kind != "equal" and any(role == "data" for role, _ in steps.drawn_anew):
         cells = Measured(text=counted(data.steps, "step"))

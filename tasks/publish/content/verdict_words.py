@@ -11,7 +11,17 @@ from tasks.diff.judge.metric_rows import ABSENT, DIED, NOT_JUDGED, show_differen
 from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.memory_metrics import MEMORY_METRICS
-from tasks.metrics.result_metrics import DATA, EVALUATION, FINAL_STATE, FIRST_CALL, FUNCTION, LOSS, ROUNDING, VALUES
+from tasks.metrics.result_metrics import (
+    DATA,
+    EVALUATION,
+    FINAL_STATE,
+    FIRST_CALL,
+    FUNCTION,
+    LATER_STEPS,
+    LOSS,
+    ROUNDING,
+    VALUES,
+)
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
 from tasks.publish.content.row_values import show_percent
@@ -89,7 +99,18 @@ FAMILIES: dict[str, frozenset[str]] = {
     ),
     "Numerics": frozenset(
         metric.name
-        for metric in (DATA, FINAL_LOSS, LOSS, FUNCTION, FIRST_CALL, EVALUATION, VALUES, ROUNDING, FINAL_STATE)
+        for metric in (
+            DATA,
+            FINAL_LOSS,
+            LOSS,
+            FUNCTION,
+            LATER_STEPS,
+            FIRST_CALL,
+            EVALUATION,
+            VALUES,
+            ROUNDING,
+            FINAL_STATE,
+        )
     ),
     "Memory": frozenset({"memory_percent", "program_memory_gb", *(metric.name for metric in MEMORY_METRICS)}),
 }

@@ -10,9 +10,11 @@ from tasks.diff.judge.judge_case import judge
 from tasks.publish.content.brief import make_brief, tell_certainty
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.terminal.report import render_brief
+from tasks.records.change import ChangeCoverage
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.data import DataComparison, DataKind
 from tasks.records.explanation import ProgramExplanation
+from tasks.records.later_steps import LaterSteps
 from tasks.records.measurement import Measurements
 from tasks.records.observation import LoopRecord, Observation, ObservedArray
 from tasks.records.plan import RunPlan, SharedStart
@@ -97,6 +99,17 @@ def test_the_front_end_is_judged_also_where_the_program_is_one(
     assert record.verdict == (verdict or "same")
     asked = compare("0.12.0", program=ONE_TEXT, asked=("function",), front_ends=(left, right))
     assert "front_end_s" not in {row.metric for row in asked.rows}
+
+
+@pytest.mark.parametrize(("first", "verdict"), [(None, "same"), (202, "changed")])
+def test_a_later_step_of_the_host_that_differs_is_a_change(first: int | None, verdict: str) -> None:
+    later = LaterSteps(step="train_step", steps=2000, first=first, difference="`ema` is given 0.9 → 0.8")
+    coverage = ChangeCoverage(lines=1, files=1, ran=1, on_host=True, doubts=("rates.py:9 runs",), later=later)
+    record = compare("0.12.0", program=ONE_TEXT, asked=("function",), coverage=coverage)
+    (row,) = [row for row in record.rows if row.metric == "later_steps"]
+    assert (row.verdict, record.verdict) == (verdict, verdict)
+    assert ("call 202" in row.reason) == (first is not None)
+    assert make_brief(record).sure.startswith("Likely" if first is None else "Sure")
 
 
 ONE_TEXT = ProgramExplanation(answer="same text", sentence="both arms lower the same StableHLO text", hashes=("a", "a"))
