@@ -27,6 +27,7 @@ from tasks.diff.judge.state_rows import checkpoint_row, final_state_row
 from tasks.diff.judge.step_modes import describe_modes
 from tasks.diff.judge.time_rows import cpu_time_row, name_host, say_per_token, step_time_row
 from tasks.metrics.merged_steps import cpu_seconds
+from tasks.metrics.program_metrics import FRONT_END
 from tasks.metrics.result_metrics import (
     CHANGE,
     CHECKPOINTS,
@@ -92,6 +93,7 @@ def decide_runs(examined: Examination, evidence: Measurements = NOTHING) -> Deci
         CHANGE.name: change_row(arms, coverage),
         LATER_STEPS.name: later_row(arms, coverage),
         FIRST_CALL.name: None,  # the losses of the runs tell
+        FRONT_END.name: None,  # a question of --only time
         EVALUATION.name: evaluation_row(arms, runs.evaluations, values.evaluations),
         VALUES.name: values_row(arms, others, values.others),
         DATA.name: data_row(arms, values.data, evidence.data, frozenset(rules.declared)),
