@@ -3,7 +3,7 @@
 python -m tests.example.site FOLDER [PAGE…]      PAGE: a saved MaxView page with both logs, to add
 """
 
-import sys
+import argparse
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -183,5 +183,8 @@ def _write_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, 
 
 
 if __name__ == "__main__":
-    folder, *pages = sys.argv[1:]
-    print(make_demo(pages, folder, lambda: add_real_results(folder)))
+    parser = argparse.ArgumentParser(prog="python -m tests.example.site", description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", help="where the site is made; it must be empty")
+    parser.add_argument("pages", nargs="*", metavar="page", help="a saved MaxView page with both logs, to add")
+    given = parser.parse_args()
+    print(make_demo(given.pages, given.folder, lambda: add_real_results(given.folder)))

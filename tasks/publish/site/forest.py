@@ -11,7 +11,7 @@ from configs.frozen import Frozen
 from tasks.publish.content.effects import DrawnEffect, draw_effect, place_change
 from tasks.publish.site.index import IndexedComparison
 
-WIDTH = 280.0  # px
+WIDTH = 120.0  # px
 MIN_REACH, MAX_REACH = 0.05, 0.5  # bounds of the change at an end of the axis; larger changes are drawn there
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # distances between two ticks to choose from
 

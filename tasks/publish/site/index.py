@@ -23,6 +23,7 @@ from pydantic import ValidationError, field_serializer, field_validator
 from configs.frozen import Frozen
 from tasks.diff.judge.next_step import find_time_row
 from tasks.diff.phrases.headlines import tell_lead, tell_result
+from tasks.publish.content.marks import mark_comparison
 from tasks.publish.markdown.night import night_headline, tell_night
 from tasks.records.compared_case import ComparisonRecord, Verdict
 from tasks.records.night import CellResult, NightChange, NightRecord
@@ -41,7 +42,7 @@ TOLD_NIGHTS = 2  # number of the latest nights whose cells have headlines
 SEGMENT = 200  # results in a segment
 OPEN = 40  # results that stay in the index when the others move into a segment
 MAX_PAIRS = 12  # largest number of pairs on the page: the pairs with the newest results
-MAX_HEADLINE_LENGTH = 120  # characters of a headline or of a quarantine's reason
+MAX_HEADLINE_LENGTH = 160  # characters of a headline or of a quarantine's reason
 MAX_NIGHT_HEADLINE = 300  # characters of a headline in the cell of a night
 AT_ONCE = 100  # records in memory at once while the index is rebuilt
 
@@ -69,11 +70,13 @@ class IndexedComparison(Frozen):
     headline: str
     baseline: str  # the ref or the arm, without its commit
     candidate: str
-    died: bool = False  # whether an arm died
-    lead: int = 0  # characters of the headline before its reason
     effect: float | None = None  # of the step time: candidate / baseline − 1
     interval: tuple[float, float] | None = None  # ends of the 99 % interval of the effect
     allowed: float | None = None  # threshold of the effect
+    marks: str = ""  # a letter per kind of evidence, see tasks/publish/content/marks.py
+    lead: int = 0  # characters of the headline before its reason
+    died: bool = False  # whether an arm died
+    edited: bool = False  # whether the candidate is a working tree with uncommitted changes
 
     @property
     def outcome(self) -> Outcome:
@@ -98,15 +101,21 @@ class IndexedComparison(Frozen):
 
 # fields of IndexedComparison: those of its pair, and the others in the order of a row of the JSON
 FIELDS = tuple(name for name in IndexedComparison.model_fields if name not in Pair._fields)
+DEFAULTS = tuple(IndexedComparison.model_fields[name].default for name in FIELDS)
 
 
 def pack(results: Sequence[IndexedComparison]) -> dict[str, Any]:
     """Return results as rows without field names, and their pairs separately, to keep the JSON small.
 
-    A row consists of the index of its pair in `pairs` and the values of FIELDS.
+    A row consists of the index of its pair in `pairs` and the values of FIELDS, up to the last one that is no default.
     """
     places = {pair: place for place, pair in enumerate(dict.fromkeys(item.pair for item in results))}
-    rows = [[places[item.pair], *(getattr(item, name) for name in FIELDS)] for item in results]
+    rows = []
+    for item in results:
+        values = [getattr(item, name) for name in FIELDS]
+        while values[-1] == DEFAULTS[len(values) - 1]:
+            values.pop()
+        rows.append([places[item.pair], *values])
     return {"pairs": list(places), "rows": rows}
 
 
@@ -116,7 +125,7 @@ def unpack(value: Any) -> Any:
         return value
     try:
         return [
-            dict(zip((*Pair._fields, *FIELDS), (*value["pairs"][place], *rest), strict=True))
+            dict(zip((*Pair._fields, *FIELDS), (*value["pairs"][place], *rest, *DEFAULTS[len(rest) :]), strict=True))
             for place, *rest in value["rows"]
         ]
     except (LookupError, TypeError) as error:
@@ -244,12 +253,12 @@ def place_newest(index: StoreIndex, results: Iterable[IndexedComparison]) -> Sto
 
 def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     """Return the result of a comparison as the index contains it."""
-    row = find_time_row(record.rows, record.verdict)
+    row, code = find_time_row(record.rows, record.verdict), record.code.get(record.candidate.name)
     allowed = abs(row.threshold / row.baseline) if row and row.threshold is not None and row.baseline else None
     low, high = (_round(row.effect_low), _round(row.effect_high)) if row else (None, None)
     return IndexedComparison(
         **record.model_dump(include={"comparison", "case", "id", "target", "created", "verdict"}),
-        headline=_shorten(tell_result(record.conclusion), MAX_HEADLINE_LENGTH),
+        headline=_shorten(tell_result(record.conclusion, whole=False) + _tell_place(record), MAX_HEADLINE_LENGTH),
         lead=_measure(tell_lead(record.conclusion)),
         baseline=record.baseline.ref,
         candidate=record.candidate.ref,
@@ -257,7 +266,16 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
         effect=_round(row.effect) if row else None,
         interval=(low, high) if low is not None and high is not None else None,
         allowed=_round(allowed),
+        marks=mark_comparison(record),
+        edited=bool(code is not None and code.changed),
     )
+
+
+def _tell_place(record: ComparisonRecord) -> str:
+    """Return ` at file.py:12` if the line is known at which another function begins; else empty."""
+    root = record.explanation.root if record.explanation is not None else None
+    another = record.function is not None and record.function.answer == "another"
+    return f" at {root.file}:{root.line}" if root is not None and another and not record.has_died else ""
 
 
 def _round(share: float | None) -> float | None:

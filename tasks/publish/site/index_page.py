@@ -8,7 +8,7 @@ of `maxview nightly`; its cells are the cases of its named comparisons (`Indexed
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 
@@ -17,8 +17,10 @@ from markupsafe import Markup
 
 from tasks.diff.judge.metric_rows import NOT_JUDGED
 from tasks.publish.content import verdict_words
+from tasks.publish.content.marks import KINDS
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.verdict_words import WORST_FIRST, Outcome, first_clauses
+from tasks.publish.site.case_lines import CaseKey, list_lines, list_trees, nights_of_pairs
 from tasks.publish.site.forest import draw_forest
 from tasks.publish.site.index import (
     DATA,
@@ -183,7 +185,10 @@ def link_home(store: Store, depth: int = 0) -> str:
 
 def render_index(index: StoreIndex, store: Store) -> str:
     """Return the HTML of the index page, which contains the index as JSON."""
-    shown = sorted(index.pairs, key=lambda pair: -sum(item.pair == pair for item in index.matrix))
+    lines, trees = list_lines(index), list_trees(index)
+    in_lines = {
+        (pair.comparison, case, pair.target) for pair, cases in nights_of_pairs(index).items() for case in cases
+    }
     last = index.nights[0] if index.nights else None
     page = (
         _environment()
@@ -192,8 +197,12 @@ def render_index(index: StoreIndex, store: Store) -> str:
             link=store.link_from_page,
             out=shlex.join(out_option(store.address)),
             index=index,
-            pairs={pair: [one for one in enumerate(index.matrix) if one[1].pair == pair] for pair in shown},
-            is_full=len(shown) == MAX_PAIRS,
+            pairs=lines,
+            trees=trees,
+            fresh=[line for some in lines.values() for line in some if line.before and not line.item.edited],
+            before={line.item.key: line.before for some in lines.values() for line in some if line.before},
+            kinds=KINDS,
+            is_full=len(lines) == MAX_PAIRS,
             forest=draw_forest(index.matrix),
             newest=index.comparisons[:LISTED],
             fields=(*Pair._fields, *FIELDS),
@@ -205,7 +214,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
             quarantined={(cell.comparison, cell.case) for cell in last.cells if cell.quarantine} if last else set(),
             other_changes=_other_changes(last) if last else [],
             nights=index.nights,
-            heat=_heat_maps(index.nights),
+            heat=_heat_maps(index.nights, in_lines),
             history=store.link_from_page(HISTORY) if index.history else "",
             invariants=store.link_from_page(index.invariants) if index.invariants else "",
             mark=Markup(MARK),
@@ -283,10 +292,13 @@ def find_states(nights: Sequence[IndexedNight]) -> dict[str, list[IndexedCell]]:
 type HeatMap = dict[tuple[str, str], dict[str, IndexedCell]]
 
 
-def _heat_maps(nights: Sequence[IndexedNight]) -> list[tuple[str, list[IndexedNight], HeatMap, int]]:
+def _heat_maps(
+    nights: Sequence[IndexedNight], in_lines: Set[CaseKey]
+) -> list[tuple[str, list[IndexedNight], HeatMap, int]]:
     """Return (target, its nights, the newest first, their cells) per target, that of the newest night first.
 
-    Of more than MAX_HEAT_ROWS cases, those that were the same on every night are left out; the last item counts them.
+    in_lines: cases whose nights stand in their lines of the front page; they are left out. Of more than MAX_HEAT_ROWS
+    cases, those that were the same on every night are left out; the last item counts them.
     """
     maps: list[tuple[str, list[IndexedNight], HeatMap, int]] = []
     for target in dict.fromkeys(night.target for night in nights):
@@ -294,7 +306,10 @@ def _heat_maps(nights: Sequence[IndexedNight]) -> list[tuple[str, list[IndexedNi
         rows: HeatMap = {}
         for night in own:
             for cell in night.cells:
-                rows.setdefault((cell.comparison, cell.case), {})[night.id] = cell
+                if (cell.comparison, cell.case, target) not in in_lines:
+                    rows.setdefault((cell.comparison, cell.case), {})[night.id] = cell
+        if not rows:
+            continue
         told = {key for key, cells in rows.items() if any(c.outcome != "same" or c.quarantine for c in cells.values())}
         shown = {key: cells for key, cells in rows.items() if key in told or len(rows) <= MAX_HEAT_ROWS}
         maps.append((target, own, shown, len(rows) - len(shown)))

@@ -11,7 +11,7 @@ if (list) {
   const cells = unpack(DATA.matrix, names), cellsOf = all("[data-item]");
   const PAGE = matchMedia("(max-width: 66rem)").matches ? 12 : 40; // a row of a phone is as high as four
   const AT_ONCE = 8, heads = [...list.tHead.rows[0].cells], pattern = list.tBodies[0].rows[0].cloneNode(true);
-  let segments = [...DATA.segments], shown = PAGE, order = "", sign = 0, want = {}, found = [], loading = false, broken = false;
+  let segments = [...DATA.segments], shown = PAGE, order = "", sign = 0, want = {}, found = [], loading = false, broken = false, everyCase = false;
 
   const textOf = (item) => `${item.case} ${item.comparison} ${item.baseline} ${item.candidate} ${item.id} ${item.headline}`;
   const fits = (item) =>
@@ -72,6 +72,7 @@ if (list) {
     for (const night of all(".night")) night.hidden = (want.target && night.dataset.target !== want.target) || night.dataset.ended < want.since;
     for (const row of all("#nights tbody tr, .changes li")) row.hidden = !holds(row.textContent, `${want.find} ${want.verdict}`);
     for (const cell of cellsOf) cell.classList.toggle("off", !fits(cells[cell.dataset.item]));
+    byId("matrix").classList.toggle("every", everyCase || Boolean(isFiltered()));
     loadMore();
   };
   for (const cell of cellsOf) cell.querySelector("a").title = cells[cell.dataset.item].headline;
@@ -79,6 +80,7 @@ if (list) {
   sortBy(heads, (column, up) => { [order, sign] = [heads[column].dataset.sort, up]; apply(); });
   filterBy((values) => { [want, shown] = [values, PAGE]; apply(); });
   if (location.hash === "#compared") byId("all").open = true;
+  byId("every")?.addEventListener("click", () => { everyCase = true; apply(); });
   byId("more").addEventListener("click", () => { shown += PAGE; apply(); });
   document.documentElement.dataset.ready = "yes";
 }

@@ -15,6 +15,7 @@ from rich.console import Console
 from configs.verdict_rules import load_verdict_rules
 from tasks.metrics.compute_facts import with_facts
 from tasks.publish.content.checkpoints import STATES, list_checkpoints
+from tasks.publish.content.marks import KINDS, LETTERS, NONE, mark_comparison
 from tasks.publish.markdown.artifacts import summary_markdown
 from tasks.publish.markdown.night import night_headline
 from tasks.publish.markdown.proofs import proof_rows, proofs_markdown
@@ -225,3 +226,21 @@ def test_blank_records_have_no_sign_of_success() -> None:
         assert "✓" not in text
         assert "= same" not in text
     assert any("✓" in text for text in texts_of(compare()))
+
+
+def test_a_line_of_the_front_page_has_only_the_marks_of_its_evidence() -> None:
+    def marks(record: ComparisonRecord) -> dict[str, str]:
+        return dict(zip(KINDS, mark_comparison(record), strict=True))
+
+    complete = marks(compare())
+    assert (complete["program"], complete["loss"]) == (LETTERS["same"], LETTERS["same"])
+    assert marks(compare(without("program.stablehlo_sha256")))["program"] != LETTERS["same"]
+    living, dead = (with_facts(make_run(arm)) for arm in ("linen", "nnx"))
+    assert dead.metrics is not None
+    other = dead.replace(
+        metrics=dead.metrics.with_columns(loss=pl.col("loss") + 1),
+        program=dead.program | {"stablehlo_sha256": "beef" * 16},
+    )
+    record = compare_sides([living], [other], rules=load_verdict_rules("linen-vs-nnx", "cpu"))
+    assert marks(record)["program"] == LETTERS["changed"]
+    assert len(set(LETTERS.values()) | {NONE}) == len(LETTERS) + 1  # every letter is one verdict
