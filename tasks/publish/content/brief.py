@@ -28,7 +28,6 @@ from tasks.publish.content.edits import list_edits, shorten_edit
 from tasks.publish.content.explanation_sections import headline_of
 from tasks.publish.content.row_values import show_percent, show_seconds_of, show_values
 from tasks.publish.content.verdict_words import (
-    AGAIN,
     HOLDS,
     WORST_FIRST,
     Outcome,
@@ -36,6 +35,7 @@ from tasks.publish.content.verdict_words import (
     name_side,
     outcome_of,
     sides_of,
+    tell_again,
     tell_outcome,
     threshold_text,
     without_sides,
@@ -484,7 +484,7 @@ def _tell_death(record: ComparisonRecord, arm: ArmSummary) -> Death:
         message=visible(f"{error.type}: {error.message}") if error is not None else "",
         place=_join_places(error.place, f"line {error.line:,} of {log or 'its log'}") if error is not None else "",
         lines=lines[-LAST_LINES:],
-        again=AGAIN[error.kind] if error is not None else "",
+        again=tell_again(error) if error is not None else "",
     )
 
 

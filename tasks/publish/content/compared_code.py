@@ -97,4 +97,5 @@ def describe_distance(left: CodeVersion, right: CodeVersion) -> str:
         return f"{commits}, no file differs"
     files = counted(len(right.different), "file")
     read = {0: " (the trainer reads none of them)", len(right.different): ""}
-    return f"{commits}, {files}" + read.get(right.read or 0, f" (the trainer reads {right.read} of them)")
+    distance = files if right.changed and not right.ahead and not left.ahead else f"{commits}, {files}"
+    return distance + read.get(right.read or 0, f" (the trainer reads {right.read} of them)")

@@ -9,6 +9,7 @@ from tasks.records.plan import CodeVersion
 from tasks.records.text import visible
 
 FOLDED = 40  # lines of a diff; a longer one is folded on the page
+SHORT = 14  # lines of a diff; a shorter one stands on the first screen of the page
 SHOWN = 6  # changed lines in a terminal
 HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
@@ -32,6 +33,20 @@ class Edit(Frozen):
     def is_long(self) -> bool:
         """Whether the page folds it."""
         return len(self.lines) > FOLDED
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it stands on the first screen of the page, without a section of its own."""
+        return 0 < len(self.body) <= SHORT
+
+    @property
+    def body(self) -> tuple[EditLine, ...]:
+        """The lines without git's own; a file is a line with its name."""
+        own = (line for line in self.lines if line.kind != "file" or line.text.startswith("+++ "))
+        return tuple(
+            line.replace(text=line.text.removeprefix("+++ ").removeprefix("b/")) if line.kind == "file" else line
+            for line in own
+        )
 
 
 def list_edits(record: ComparisonRecord) -> list[Edit]:

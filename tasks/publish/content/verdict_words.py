@@ -26,7 +26,7 @@ from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
 from tasks.publish.content.row_values import show_percent
 from tasks.records.compared_case import ArmSummary, ComparisonRecord, MetricDiff, Verdict
-from tasks.records.run_end import DeathKind
+from tasks.records.run_end import DeathKind, LogError
 from tasks.records.text import visible
 
 RUN_TIMES = frozenset({"stall_s", "goodput"})  # rows about a run's time that is no step
@@ -92,6 +92,20 @@ AGAIN: dict[DeathKind, str] = {
     "other": "Not known: the cause is of no known kind.",
 }
 
+# exceptions of Python that the program raises whenever it runs
+OF_PROGRAM = frozenset(
+    {
+        "AttributeError",
+        "ImportError",
+        "IndentationError",
+        "ModuleNotFoundError",
+        "NameError",
+        "SyntaxError",
+        "TypeError",
+    }
+    | {"UnboundLocalError"}
+)
+
 # heading of a group of rows -> its metrics
 FAMILIES: dict[str, frozenset[str]] = {
     "Speed": frozenset(
@@ -115,6 +129,13 @@ FAMILIES: dict[str, frozenset[str]] = {
     "Memory": frozenset({"memory_percent", "program_memory_gb", *(metric.name for metric in MEMORY_METRICS)}),
 }
 RUN = "Run"  # the group of all other rows
+
+
+def tell_again(cause: LogError) -> str:
+    """Return whether it helps to run the arm again, as a sentence."""
+    if cause.kind == "other" and cause.type in OF_PROGRAM:
+        return "No: the program itself is wrong."
+    return AGAIN[cause.kind]
 
 
 def without_sides(record: ComparisonRecord) -> ComparisonRecord:

@@ -22,6 +22,7 @@ STRETCHES = 300  # a longer curve has the extremes of this many parts
 LEAST_POINTS = 4
 ALIKE = 0.05  # curves that are nearer to each other than this share of their range are drawn as their difference
 MAX_BARS, MAX_LABEL = 4, 60  # bars of operations; characters of their names
+LEAST_APART = 0.03  # share of the longer bar; of two bars that differ by less, nothing is seen
 LEAST_S = 1e-5  # smallest rest of a step that is shown
 # memory that an allocator or a compiler wanted, and that it found; a unit is as the log prints it
 MEMORY = re.compile(r"(?:allocate|Used) ([\d.]+)([KMGT])i?B?\b.*?(?:are|of) ([\d.]+)([KMGT])i?B? (free|hbm)", re.DOTALL)
@@ -111,9 +112,16 @@ def draw_bars(record: ComparisonRecord) -> Bars | None:
         return _draw_profile(profile)
     if not row.baseline or not row.candidate or min(row.baseline, row.candidate) < 0:
         return None
+    if is_alike(row.baseline, row.candidate):
+        return None
     left, right = show_sides(row)
     values = (("baseline", left, row.baseline, "compute"), ("candidate", right, row.candidate, "compute"))
     return Bars(title=visible(row.title), bars=_scale(values))
+
+
+def is_alike(left: float, right: float) -> bool:
+    """Return whether the bars of two values look the same, so that they show nothing."""
+    return abs(left - right) <= LEAST_APART * max(left, right)
 
 
 def _find_shown_row(record: ComparisonRecord) -> MetricDiff | None:
@@ -173,8 +181,9 @@ def _draw_steps(record: ComparisonRecord) -> Bars | None:
         (side, max((len(curve.steps) for curve in record.curves if curve.arm == arm.name), default=0), arm.has_died)
         for side, arm in sides_of(record)
     ]
-    if not any(steps for _, steps, _ in made):
-        return None  # both ended before their first step, or nothing was trained
+    (_, left, _), (_, right, _) = made
+    if is_alike(left, right):  # also if both ended before their first step, or nothing was trained
+        return None
     bars = _scale((side, f"{steps:,} steps", steps, "restart" if died else "compute") for side, steps, died in made)
     return Bars(title="steps before the end", bars=bars)
 

@@ -18,12 +18,12 @@ const curve = async (number) => {
 // ---- the secondary sections are folded, on a phone all but three
 const reveal = (element) => { for (let at = element; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true; };
 const phone = matchMedia("(max-width: 40rem)").matches;
-for (const section of all(phone ? "main > section:not(.front, #why, #metrics, #curves)" : "#parity, #floors, #differences, #checkpoints, #sides:not(:has(table)), #curves")) {
+for (const section of all(phone ? "main > section:not(.front, #why, #metrics, #curves)" : "#evidence, #times, #parity, #floors, #differences, #checkpoints, #sides:not(:has(table)), #curves")) {
   const part = make("details", "part"), head = make("summary");
   head.append(section.querySelector("h2"));
   part.append(head, ...section.childNodes);
   section.append(part);
-  part.open = all("[name]", part).some(({ name }) => params.has(name)) || (section.id === "curves" && params.has("x")); // choices in the address
+  part.open = all("[name]", part).some(({ name }) => params.has(name)) || (section.id === "curves" && params.has("x")) || (section.id === "evidence" && part.querySelector("ul") !== null); // choices in the address
 }
 
 // ---- rows of one verdict; at first only those that need a look

@@ -51,6 +51,13 @@ def test_a_diff_of_more_than_40_lines_is_folded(lines: int, is_long: bool, recor
     assert edit.is_long == is_long
 
 
+@pytest.mark.parametrize(("lines", "is_short"), [(12, True), (13, False)])
+def test_a_diff_of_up_to_14_lines_needs_no_section(lines: int, is_short: bool, record_002: ComparisonRecord) -> None:
+    (edit,) = list_edits(edited(record_002, "\n".join(DIFF.split("\n")[:5] + ["+    x = 1"] * lines)))
+    assert edit.is_short == is_short
+    assert [line.text for line in edit.body[:2]] == ["model/layers.py", "@@ -31,3 +31,4 @@ def norm(x):"]
+
+
 @pytest.mark.parametrize(("lines", "shown"), [(6, 6), (7, 6), (100, 6)])
 def test_a_terminal_shows_up_to_six_lines(lines: int, shown: int, record_002: ComparisonRecord) -> None:
     record = edited(record_002, "\n".join(DIFF.split("\n")[:5] + [f"+    x = {n}" for n in range(lines)]))

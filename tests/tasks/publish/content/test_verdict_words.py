@@ -7,8 +7,9 @@ import pytest
 
 from tasks.diff.judge.metric_rows import show_difference
 from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN
-from tasks.publish.content.verdict_words import difference_text, first_clauses, unbroken
+from tasks.publish.content.verdict_words import difference_text, first_clauses, tell_again, unbroken
 from tasks.records.compared_case import MetricDiff
+from tasks.records.run_end import DeathKind, LogError
 
 
 @pytest.mark.parametrize(
@@ -117,3 +118,12 @@ def test_a_row_of_maxview_shows_its_difference_beside_the_percentage(
     row = make_row(metric, "X", texts, "not judged", "")
     sides = {"baseline": float(texts[0]), "candidate": float(texts[1]), "group": "maxview"}
     assert difference_text(row.replace(**sides)) == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "type", "again"),
+    [("other", "NameError", "No"), ("other", "RuntimeError", "Not known"), ("preempted", "NameError", "Yes")],
+)
+def test_an_error_of_the_program_is_raised_again(kind: DeathKind, type: str, again: str) -> None:
+    cause = LogError(type=type, message="m", line=1, offset=0, kind=kind)
+    assert tell_again(cause).startswith(again)

@@ -101,6 +101,18 @@ def test_a_value_that_no_curve_shows_is_a_pair_of_bars(record_002: ComparisonRec
     ]
 
 
+@pytest.mark.parametrize(("candidate", "is_drawn"), [("0.0815", False), ("0.085", True)])
+def test_bars_of_the_same_length_are_not_drawn(
+    candidate: str, is_drawn: bool, record_002: ComparisonRecord, make_row: MakeRow
+) -> None:
+    """2 % of a bar are not seen, 6 % are."""
+    row = make_row(
+        "program_step_s", "Step time of the program", ("0.08", candidate, "0.002"), "regressed", "", unit="s"
+    )
+    record = timed(record_002, 20).replace(rows=(row,), verdict="regressed")
+    assert (draw_bars(record) is not None) == is_drawn
+
+
 def test_a_profile_shows_where_the_time_went(record_002: ComparisonRecord, make_row: MakeRow) -> None:
     found = [
         TimeDifference(what="gather", baseline_s=0.0, candidate_s=0.004, sentence=""),

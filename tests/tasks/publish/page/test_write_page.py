@@ -17,6 +17,7 @@ from tasks.publish.page import curve_data
 from tasks.publish.page.write_page import write_page
 from tasks.records.checkpoint_proof import CheckpointEvent
 from tasks.records.compared_case import ComparisonRecord, Curve, Evidence, Finding, MetricDiff
+from tasks.records.measurement import EvidenceLine
 from tasks.records.plan import CodeVersion, Commit
 from tasks.records.run_end import LogError
 from tasks.records.shared_fields import Source
@@ -492,6 +493,26 @@ def test_the_diff_of_a_working_tree_is_kept(
     assert shown.one("pre").text.split() == ["-one", *f"+{visible(hostile)}".split()]
     assert "your tree (a.py)" in " ".join(root.one("ul", id="compared").text.split())
     assert ("3" * 40) in root.one("details", id="d-commits").text  # the user's clone lacks the other commit
+
+
+def test_a_short_diff_is_on_the_first_screen(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    diff = "diff --git a/a.py b/a.py\nindex 1..2 100644\n--- a/a.py\n+++ b/a.py\n@@ -1,1 +1,1 @@\n-one\n+two"
+    version = CodeVersion(
+        name="your tree (a.py)", sha="2" * 40, head="3" * 40, subject="", changed=("a.py",), diff=diff
+    )
+    html = write_page(record_002.replace(code={record_002.candidate.name: version}), tmp_path, log_lines={}).read_text()
+    front = html[html.index('<section class="front">') :].partition("</section>")[0]
+    root = Reader(f"<main>{front}</section></main>").root
+    assert root.one("pre", class_="diff").text.split("\n")[:4] == ["a.py", "@@ -1,1 +1,1 @@", "-one", "+two"]
+    assert front.index('class="diff"') < front.index('class="commands"')  # the reason, then the next step
+    assert 'id="change"' not in html  # once
+
+
+def test_the_evidence_follows_the_first_screen(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    measured = EvidenceLine(made="2026-11-29T00:00:00+00:00", what="the runs", result="changed", counts=True)
+    html = write_page(record_002.replace(evidence=(measured,)), tmp_path, log_lines={}).read_text()
+    sections = re.findall(r'<section (?:id|class)="([\w-]+)"', html)
+    assert sections[:2] == ["front", "evidence"]
 
 
 def test_a_curve_has_a_title_and_a_unit(tmp_path: Path, record_002: ComparisonRecord) -> None:
