@@ -39,7 +39,7 @@ from flows.compare_steps import (
     verify_step,
     watch_step,
 )
-from flows.publish_steps import comment_step, publish_case, summarise_step
+from flows.publish_steps import comment_step, publish_case, show_verdict
 from tasks.diff.examine.assemble_case import CaseSteps, assemble_case
 from tasks.diff.examine.circumstances import chance_of
 from tasks.diff.examine.examination import Examination
@@ -227,7 +227,7 @@ def compare_cases(
     except Stopped as stopped:  # the flow is being ended, by Ctrl-C or with its night
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
-    summarise_step(results, request.comparison)
+    show_verdict(comparisons, request.comparison)
     problem = write_comment(comparisons, request.comparison, pull_request) if pull_request else ""
     if problem:
         EVENTS.put(Troubled(problem))

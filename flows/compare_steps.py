@@ -14,7 +14,7 @@ from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
-from flows.step_parts import IO, show_link, show_text
+from flows.step_parts import IO, show_text
 from tasks.diff.examine.assemble_case import assemble_case, compare_kept, compare_saved
 from tasks.diff.examine.cover_change import cover_programs
 from tasks.diff.examine.examination import Examination
@@ -54,6 +54,7 @@ from tasks.observe.earlier_runs import name_cases
 from tasks.observe.noted_calls import add_calls
 from tasks.observe.ran_lines import read_ran_lines
 from tasks.programs.compare_lowered import compare_program_files
+from tasks.publish.content.page_address import find_page
 from tasks.publish.markdown.elements import artifact_key
 from tasks.publish.page.convergence import convergence_page
 from tasks.publish.terminal.convergence import show_convergence
@@ -235,8 +236,8 @@ def converge_step(
     store.files.write(name, convergence_page(record).encode())
     place = store.path / name
     key = (comparison, case, "convergence")
-    show_text(key, f"```\n{show_convergence(record)}\n```", record.headline)
-    show_link(key, store.link_to(place), store.address_of(place), f"{record.subject}: the page")
+    page = find_page(place, store)
+    show_text(key, f"```\n{show_convergence(record)}\n```", record.headline, page.shown)
     return record, store.address_of(place)
 
 

@@ -8,7 +8,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
 from flows.ingest_steps import diff_logs, scrape_logs_step
-from flows.publish_steps import publish_case
+from flows.publish_steps import publish_case, show_verdict
 from tasks.diff.compare_logs import LogArguments, check_words
 from tasks.diff.judge.ingest_command import UNTITLED
 from tasks.ingest.given_logs import assign_sides
@@ -46,7 +46,8 @@ def ingest(options: IngestOptions) -> State[Any]:
     case = options.case or named or UNTITLED
     tag_run("ingest", [case], options.target)
     comparison = diff_logs(records, case, options, given, store)
-    _, page = publish_case(comparison, store, records, table="ingest")
-    log_result([(f"{comparison.case}: {comparison.headline}", page.shown)])
+    compared = publish_case(comparison, store, records)
+    show_verdict([compared], "ingest")
+    log_result([(f"{comparison.case}: {comparison.headline}", compared[1].shown)])
     name_outcome([comparison])
     return final_state([comparison])

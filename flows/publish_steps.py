@@ -5,20 +5,18 @@ from collections.abc import Sequence
 from typing import cast
 
 from prefect import task
-from prefect.artifacts import create_table_artifact
 from prefect.blocks.system import Secret
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
-from flows.step_parts import IO, show_link, show_text
+from flows.step_parts import IO, show_text
 from tasks.publish.content.page_address import PublishedPage, find_page
-from tasks.publish.markdown.artifacts import artifact_rows, summary_description, summary_markdown
-from tasks.publish.markdown.elements import artifact_key
+from tasks.publish.markdown.artifacts import show_code, summary_description
+from tasks.publish.markdown.comment import tell_comparisons
 from tasks.publish.site.comparison_pages import publish_comparison
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.run import RunRecord
 from tasks.services.events import EVENTS, Compared
-from tasks.services.outage import outlast
 from tasks.services.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.store.store import Store
 
@@ -27,47 +25,35 @@ TOKEN_BLOCK = "maxview-github-token"  # name of a Prefect Secret block with the 
 
 
 @task(name="publish", task_run_name="publish {comparison.case}", **IO)
-def publish_step(
-    comparison: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = (), table: str = ""
-) -> PublishedPage:
-    """Publish a comparison as its page, its rows of the history and Prefect artifacts; return the page.
+def publish_step(comparison: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()) -> PublishedPage:
+    """Publish a comparison as its page and its rows of the history; return the page.
 
-    runs: the comparison's runs that are in memory; missing ones are read from the store. table: name of a table of this
-    comparison's metrics, instead of a later `summarise_step`; empty: none.
+    runs: the comparison's runs that are in memory; missing ones are read from the store.
     """
     # Without PREFECT_API_URL the page has no link to the flow run: an embedded server has no user interface.
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
-    page = find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
-    name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
-    show_text(name, summary_markdown(comparison, page.link), summary_description(comparison))
-    show_link(name, page.link, page.address, f"{' '.join(name)}: the page")
-    if table:
-        show_rows([comparison], table)
-    return page
+    return find_page(publish_comparison(comparison, store, runs, flow_run=address or ""), store)
 
 
 def publish_case(
-    result: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = (), *, table: str = ""
+    result: ComparisonRecord, store: Store, runs: Sequence[RunRecord] = ()
 ) -> tuple[ComparisonRecord, PublishedPage]:
-    """Publish a case's comparison, emit the event Compared, and return the comparison and its page.
-
-    table: as in `publish_step`.
-    """
-    page = publish_step(result, store, runs, table)
+    """Publish a case's comparison, emit the event Compared, and return the comparison and its page."""
+    page = publish_step(result, store, runs)
     EVENTS.put(Compared(result, page, str(flow_run.id)))
     return result, page
 
 
-@task(name="summarise", task_run_name="table of every case of {name}", **IO)
-def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
-    """Create a Prefect artifact: a table of all metrics of all cases, problems first."""
-    show_rows(comparisons, name)
+def show_verdict(compared: Sequence[tuple[ComparisonRecord, PublishedPage]], *name: str) -> None:
+    """Create the flow run's Prefect artifact: verdict and page of its comparisons, the worst first.
 
-
-def show_rows(comparisons: Sequence[ComparisonRecord], name: str) -> None:
-    """Create the artifact of `summarise_step`."""
-    key, rows = artifact_key(name, "rows"), artifact_rows(comparisons)
-    outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
+    No task, so that it is an artifact of the flow run. name: of the comparison; a single case is added to the key.
+    """
+    (record, _), *more = compared
+    key = name if more else (*name, record.case)
+    told = f"{len(compared)} cases" if more else summary_description(record)
+    places = [page.address for _, page in compared if not page.is_served]
+    show_text(key, "\n\n".join([tell_comparisons(compared, name[0]), *map(show_code, places)]), told)
 
 
 @task(name="comment", task_run_name="comment on {place}", **IO)

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE, CachePolicy
 
-from tasks.publish.markdown.elements import artifact_key, escape_markdown
+from tasks.publish.markdown.artifacts import show_code
+from tasks.publish.markdown.elements import artifact_key
 from tasks.services.outage import outlast
 
 
@@ -22,12 +23,12 @@ class IoOptions(TypedDict):
 IO: IoOptions = {"cache_policy": NO_CACHE, "retries": 2, "retry_delay_seconds": 2}
 
 
-def show_text(name: Sequence[str], text: str, description: str) -> None:
-    """Create a Prefect artifact with a Markdown text. name: the parts of its key."""
+def show_text(name: Sequence[str], text: str, description: str, page: str = "") -> None:
+    """Create a Prefect artifact with a Markdown text.
+
+    name: the parts of its key. page: its link or path; empty: none.
+    """
+    if page:
+        linked = f"[The page]({page})" if page.startswith(("http://", "https://")) else f"page: {show_code(page)}"
+        text = f"{linked}\n\n{text}"
     outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=text, description=description))
-
-
-def show_link(name: Sequence[str], link: str, address: str, text: str) -> None:
-    """Create a Prefect artifact with a link to a page. name: the parts of its key. address: its place in the store."""
-    key, place = artifact_key(*name, "page"), escape_markdown(address)
-    outlast(lambda: create_link_artifact(key=key, link=link, link_text=text, description=place))

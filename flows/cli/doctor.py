@@ -20,6 +20,7 @@ from configs.load import ConfigError
 from configs.names import list_names
 from tasks.launch.backend import WITHOUT
 from tasks.launch.job import find_obstacles
+from tasks.publish.content.typed_command import as_typed
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.maxtext_trainer import PYTHON_VARIABLE
 from tasks.services.embedded_server import IDLE_S, explain_home, find_embedded
@@ -47,7 +48,7 @@ def examine(out: str, target: str | None, *, as_json: bool = False) -> int:
     for state, text in checks:
         console.print(f"{SIGNS[state]} {escape(text)}")
         worst = 2 if state == "missing" else worst
-    following = f"maxview compare linen-vs-nnx{f' --target {target}' if target else ''}"
+    following = as_typed(f"maxview compare linen-vs-nnx{f' --target {target}' if target else ''}")
     console.print(f"\nNext: {following}" if not worst else "\nMend what is marked ✗ first.")
     return worst
 
@@ -82,11 +83,7 @@ def _prefect() -> Iterator[tuple[State, str]]:
             yield "missing", denied
             return
         yield "ok", "Prefect: embedded server (PREFECT_API_URL is not set)"
-        for files in find_embedded():
-            with files.unused() as unused:
-                end = f"is idle, and ends {IDLE_S / 60:g} minutes after its last command"
-                now = end if unused else "serves a command"
-            yield "ok", f"Prefect: an embedded server in {files.folder} {now} (maxview down ends it)"
+        yield from dict.fromkeys(_embedded())
         return
     try:
         httpx.get(f"{url.rstrip('/')}/health", timeout=5).raise_for_status()
@@ -96,6 +93,14 @@ def _prefect() -> Iterator[tuple[State, str]]:
             "missing",
             f"Prefect: no server at {url} ({error}): start it (prefect server start) or unset PREFECT_API_URL",
         )
+
+
+def _embedded() -> Iterator[tuple[State, str]]:
+    for files in find_embedded():
+        with files.unused() as unused:
+            end = f"is idle, and ends {IDLE_S / 60:g} minutes after its last command"
+            now = end if unused else "serves a command"
+        yield "ok", f"Prefect: an embedded server in {files.folder} {now} (maxview down ends it)"
 
 
 def _configs() -> Iterator[tuple[State, str]]:

@@ -16,9 +16,9 @@ from questions.bisect.ledger import show_size
 from questions.bisect.records import BisectedPoint, Bisection
 from tasks.publish.content.explanation_sections import list_sections
 from tasks.publish.content.templating import load_assets, make_environment
+from tasks.publish.content.typed_command import as_typed
 from tasks.publish.markdown.elements import draw_table, escape_markdown
 from tasks.publish.site.index_page import link_home
-from tasks.publish.terminal.typed_command import as_typed
 from tasks.records.explanation import Explanation
 from tasks.records.text import shorten, show_interval, visible, visible_lines
 from tasks.store.atomic import write_atomically

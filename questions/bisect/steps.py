@@ -9,7 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
 from configs.comparison import Target
-from flows.step_parts import IO, show_link, show_text
+from flows.step_parts import IO, show_text
 from questions.bisect.culprit_program import compare_culprit_program
 from questions.bisect.function_judge import compare_with_good
 from questions.bisect.ledger import FOLDER as LEDGER_FOLDER
@@ -83,8 +83,7 @@ def publish_bisection_step(record: Bisection, store: Store) -> PublishedPage:
     """Publish a bisection's page and Prefect artifacts; return the page."""
     page = find_page(publish_bisection(record, store), store)
     name = ("bisect", record.comparison, record.case)
-    show_text(name, bisection_markdown(record), escape_markdown(record.headline))
-    show_link(name, page.link, page.address, "the page")
+    show_text(name, bisection_markdown(record), escape_markdown(record.headline), page.shown)
     return page
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from flows.cli.commands.common_options import DEFAULT_OUT, Json, Out
 
 if TYPE_CHECKING:
-    from questions.history.series import JudgedSeries
+    from questions.history.series import JudgedSeries, Series
     from tasks.store.store import Store
 
 
@@ -41,12 +41,12 @@ def history(
     target
         The target of the runs; every target by default.
     """
-    from questions.history.describe_series import exit_status_of, next_of_series, series_to_json
+    from questions.history.describe_series import next_of_series, series_to_json
     from questions.history.history_table import compact_history, load_history, rebuild_history
     from questions.history.page import write_history_page
     from questions.history.series import find_series, judge_history
+    from tasks.publish.content.typed_command import as_typed
     from tasks.publish.site.index_page import rebuild_index
-    from tasks.publish.terminal.typed_command import as_typed
     from tasks.store.mirror import out_option
     from tasks.store.store import open_store
 
@@ -74,7 +74,7 @@ def history(
             print(line)
         following = f"{next_of_series(judged)} {shlex.join(out_option(store.address))}".rstrip()
         print(f"next: {as_typed(following)}")
-    return exit_status_of(judged)
+    return 0
 
 
 def _places(page: Path | None, store: "Store") -> Iterator[str]:
@@ -105,6 +105,7 @@ def print_history(judged: "Sequence[JudgedSeries]", console: Console) -> None:
     from rich.table import Table
 
     from questions.history.describe_series import draw_trend, show_event
+    from questions.history.page import title_of
 
     for heading, group in groupby(judged, key=_heading):
         console.print(f"\n[bold]{escape(heading)}[/]", highlight=False)
@@ -115,9 +116,12 @@ def print_history(judged: "Sequence[JudgedSeries]", console: Console) -> None:
                 for column in ("metric", series.baseline_arm, series.candidate_arm, "ratio, oldest to newest"):
                     table.add_column(escape(column), overflow="fold")
             cells = [f"{value:.4g}" if value is not None else "—" for value in (latest.baseline, latest.candidate)]
-            unit = f", {series.unit}" if series.unit else ""
             ratios = [night.ratio for night in series.nights if night.ratio is not None]
-            table.add_row(escape(series.metric + unit), *cells, draw_trend(ratios))
+            table.add_row(
+                escape(_name_metric(series)),
+                *cells,
+                draw_trend(ratios),
+            )
         console.print(table)
     notes: set[str] = set()
     for item in judged:
@@ -127,12 +131,22 @@ def print_history(judged: "Sequence[JudgedSeries]", console: Console) -> None:
                 continue
             own = event.worse and event.cause != "shared"
             sign = "[red]✗[/]" if own else "[yellow]![/]" if event.worse or event.worse is None else "[green]✓[/]"
-            text = escape(f"{item.series.case} {item.series.metric} {show_event(event, item.series)}")
+            text = escape(f"{item.series.case} · {title_of(item.series.metric)} · {show_event(event, item.series)}")
             console.print(f"{sign} {text}", highlight=False, soft_wrap=True)
         for note in item.notes:
             if note not in notes:
                 notes.add(note)
                 console.print(f"· {escape(note)}", highlight=False, soft_wrap=True)
+
+
+def _name_metric(series: "Series") -> str:
+    """Return the metric's title with its unit, unless one contains the other."""
+    from questions.history.page import title_of
+
+    title, unit = title_of(series.metric), series.unit
+    if not unit or unit in title:
+        return title
+    return unit if unit.startswith(title) else f"{title}, {unit}"
 
 
 def _heading(item: "JudgedSeries") -> str:

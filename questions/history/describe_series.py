@@ -1,4 +1,4 @@
-"""Formats series and their changes of level for terminal and JSON: bars, sentences, next command, exit status.
+"""Formats series and their changes of level for terminal and JSON: bars, sentences, next command.
 
 A series has three lines: a metric's values on the baseline arm, on the candidate arm, and their ratio. A night is one
 comparison and has up to one value per line. An arm is one of the two compared versions.
@@ -10,7 +10,7 @@ from typing import Any
 
 from configs.names import list_names
 from configs.topologies import TOPOLOGIES
-from questions.history.series import LINES, Event, JudgedSeries, Line, Night, Series
+from questions.history.series import Event, JudgedSeries, Line, Night, Series
 from tasks.diff.compare_logs import INGEST
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -136,16 +136,3 @@ def series_to_json(judged: JudgedSeries) -> dict[str, Any]:
         ],
         "notes": list(judged.notes),
     }
-
-
-def exit_status_of(judged: Sequence[JudgedSeries]) -> int:
-    """Return the exit status: 1 if the last change of any line is for the worse and its cause is not "shared".
-
-    Otherwise 3 if there are series, but all have too few ratios to show a change of level; else 0.
-    """
-    for item in judged:
-        for line in LINES:
-            last = [event for event in item.events if event.line == line][-1:]
-            if any(event.worse and event.cause != "shared" for event in last):
-                return 1
-    return 3 if judged and all(item.lines["ratio"].trend.too_few for item in judged) else 0

@@ -4,7 +4,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.logging import get_run_logger
 
-from flows.step_parts import IO, show_link, show_text
+from flows.step_parts import IO, show_text
 from questions.invariants.describe_invariants import describe_markdown
 from questions.invariants.invariants_options import InvariantsOptions
 from questions.invariants.make_record import make_record
@@ -31,7 +31,6 @@ def publish_invariants_step(record: InvariantsRecord, store: Store) -> tuple[Inv
     page = find_page(path, store)
     name = ("invariants", record.trainer)
     show_text(name, describe_markdown(record, page.shown), record.headline)
-    show_link(name, page.link, page.address, "twins and cases")
     return record, page
 
 

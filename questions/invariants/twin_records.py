@@ -117,5 +117,6 @@ class InvariantsRecord(Frozen):
         if not same:
             return f"{counted(len(tried), 'twin')} of {name}: not evaluated"
         if len(same) == len(tried):
-            return f"{'every one of ' if len(same) > 1 else ''}{counted(len(same), 'twin')} of {name}: same function"
+            number = {1: "1 twin", 2: "both twins"}.get(len(same), f"all {len(same)} twins")
+            return f"{number} of {name}: same function"
         return f"{len(same)} of {counted(len(tried), 'twin')} of {name}: same function, the others not evaluated"

@@ -14,7 +14,7 @@ from configs.comparison import load_target
 from configs.errors import ConfigError
 from flows.compare import run_one
 from flows.compare_steps import resolve_step
-from flows.publish_steps import publish_case, publish_step, summarise_step
+from flows.publish_steps import publish_case, publish_step, show_verdict
 from questions.preflight.planned_compiles import find_missing_compilers, order_compiles
 from questions.preflight.steps import diff_compiles_step
 from tasks.diff.phrases.headlines import tell_headline
@@ -62,7 +62,7 @@ def preflight(options: PreflightOptions) -> State[Any]:
             results.append(publish_case(record, store))
     except Stopped as stopped:
         return Cancelled(message=str(stopped))
-    summarise_step([record for record, _ in results], f"{options.comparison} preflight")
+    show_verdict(results, options.comparison, "preflight")
     forget([flow_run.id], store)
     log_result((f"{record.case}: {record.headline}", page.shown) for record, page in results)
     return final_state([record for record, _ in results])

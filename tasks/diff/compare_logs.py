@@ -114,6 +114,7 @@ def compare_pair(
     """
     baseline = [run for run in records if run.arm == records[0].arm]
     candidate = [run for run in records if run.arm != records[0].arm]
+    are_named = arguments is not None and arguments.baseline != arguments.candidate
     arguments = arguments or LogArguments(
         baseline=tuple(r.log for r in baseline), candidate=tuple(r.log for r in candidate)
     )
@@ -124,7 +125,8 @@ def compare_pair(
         arguments = LogArguments(
             baseline=tuple(run.log for run in baseline), candidate=tuple(run.log for run in candidate)
         )
-    again = ["maxview", "ingest", *name_logs(arguments.baseline, arguments.candidate)]
+    has_room = are_named and not record.has_died  # for logs of further runs
+    again = ["maxview", "ingest", *name_logs(arguments.baseline, arguments.candidate, more=has_room)]
     again += options_of(case, target, tolerances, aa=aa)
     place = out_option(records[0].log.rpartition("/runs/")[0])
     return record.replace(next_step=next_of_logs(record, again, place))

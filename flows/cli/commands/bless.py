@@ -31,7 +31,7 @@ def bless(
     target
         The target of the comparison; every target by default.
     """
-    from tasks.publish.terminal.typed_command import as_typed
+    from tasks.publish.content.typed_command import as_typed
     from tasks.resolve.blessed import bless as bless_record
     from tasks.store.baselines import name_place
     from tasks.store.mirror import out_option

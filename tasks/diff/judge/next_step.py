@@ -189,7 +189,7 @@ def _advise(record: ComparisonRecord, kind: str, row: MetricDiff | None) -> str:
         how = ", ".join(needed) or "so that only the change differs between them"
         return f"Run both again, {how}, and replace these logs with the new ones."
     if kind in ("logs", "stand-in"):
-        return "Run both again, and put the new logs beside the old ones of each side."
+        return "Run both again, and put the new logs beside the old ones, under names that begin like theirs."
     return ""
 
 

@@ -24,9 +24,14 @@ class PublishedPage(Frozen):
         return self.path.absolute().as_uri() if self.address == str(self.path) else self.address
 
     @property
+    def is_served(self) -> bool:
+        """Whether the link works on any machine."""
+        return self.link.startswith(("http://", "https://"))
+
+    @property
     def shown(self) -> str:
         """Return the address to print in a log: a link that works on any machine, else the address in the store."""
-        return self.link if self.link.startswith(("http://", "https://")) else self.address
+        return self.link if self.is_served else self.address
 
 
 def find_page(path: Path, store: Store) -> PublishedPage:

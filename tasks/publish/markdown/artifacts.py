@@ -1,24 +1,15 @@
-"""Turns comparison records into the contents of Prefect artifacts: Markdown, table rows, keys.
+"""Turns a comparison record into Markdown, for a Prefect artifact and a pull request.
 
 An arm is one of the two compared versions.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tasks.publish.content.brief import Brief, Death, Strip, make_brief
-from tasks.publish.content.verdict_words import (
-    OUTCOMES,
-    WORST_FIRST,
-    cell_text,
-    difference_text,
-    name_verdict,
-    tell_verdict,
-    threshold_text,
-    without_sides,
-)
-from tasks.publish.markdown.elements import MAX_TEXT_LENGTH, draw_table, escape_markdown
-from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.publish.content.verdict_words import OUTCOMES, tell_verdict
+from tasks.publish.markdown.elements import draw_table, escape_markdown
+from tasks.records.compared_case import ComparisonRecord
 from tasks.records.text import shorten, visible
 
 MAX_BYTES = 2_000  # of a summary
@@ -46,7 +37,7 @@ def summary_markdown(record: ComparisonRecord, page: str = "") -> str:
         head.insert(0, f"[The page]({page})")
     step = brief.next_step
     last = [f"next: {_md(step.before or step.purpose)}"] if step is not None else []
-    last += [_code(step.command)] if step is not None and step.argv else []
+    last += [show_code(step.command)] if step is not None and step.argv else []
     between = [
         "\n".join(f"- {OUTCOMES[tick.word].sign} {_md(tick.text)}" for tick in brief.ticks),
         "\n".join(f"- {_md(strip.name)}: {_md(_levels(strip))}" for strip in brief.strips),
@@ -82,29 +73,10 @@ def _rows(brief: Brief) -> str:
     return "\n\n".join(filter(None, (table, brief.more)))
 
 
-def artifact_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
-    """Return one row per metric of all comparisons, the worst first, for a table artifact; every value is a string."""
-    pairs = [(record, row) for record in map(without_sides, records) for row in record.rows]
-    pairs.sort(key=lambda pair: WORST_FIRST.index(pair[1].verdict))
-    return [_table_row(record, row) for record, row in pairs]
-
-
-def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
-    return {
-        "verdict": name_verdict(row.verdict),
-        "case": visible(record.case),
-        "metric": visible(row.title),
-        "baseline": cell_text(row.baseline_text, record.baseline),
-        "candidate": cell_text(row.candidate_text, record.candidate),
-        "difference": difference_text(row),
-        "threshold": threshold_text(row) or "—",
-        "why": shorten(visible(row.reason), MAX_TEXT_LENGTH),
-    }
-
-
 _md = escape_markdown
 
 
-def _code(text: str) -> str:
+def show_code(text: str) -> str:
+    """Return a text as code, such as a command or a path."""
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     return f"{fence} {visible(text)} {fence}"

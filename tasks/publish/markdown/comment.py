@@ -1,4 +1,7 @@
-"""Turns the comparisons of one flow run into a comment on a pull request: verdicts, differing rows, links to pages."""
+"""Turns the comparisons of one flow run into Markdown: verdicts, differing rows, links to pages.
+
+It is the flow run's artifact in Prefect, and a comment on a pull request.
+"""
 
 from collections.abc import Sequence
 
@@ -18,12 +21,14 @@ CALM = ("same", "improved")  # outcomes that need no look
 
 
 def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]], name: str) -> str:
-    """Return the comment: a line per case if there are several, and the briefs of those that need a look.
+    """Return the comment. It begins with a hidden marker that contains `name`: each comparison updates its own one."""
+    return f"{MARKER.format(f'compare {safe_name(name)}')}\n{tell_comparisons(compared, name)}"
 
-    The comment begins with a hidden marker that contains `name`, so that each comparison updates its own comment.
-    """
+
+def tell_comparisons(compared: Sequence[tuple[ComparisonRecord, PublishedPage]], name: str) -> str:
+    """Return a line per case if there are several, the worst first, and the briefs of those that need a look."""
     ranked = sorted(compared, key=lambda pair: WORST_FIRST.index(pair[0].verdict))
-    blocks = [MARKER.format(f"compare {safe_name(name)}")]
+    blocks = []
     if len(ranked) > 1:
         blocks.append(f"# {name_verdict(outcome_of(ranked[0][0]))}: {escape_markdown(name)}")
         blocks.append(draw_table(["case", "verdict", "result"], "lll", [_cells(*pair) for pair in ranked]))
@@ -32,7 +37,7 @@ def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]
         for record, page in ranked
         if len(ranked) == 1 or outcome_of(record) not in CALM
     ][:MAX_BRIEFS]
-    return "\n\n".join(blocks).replace("-->\n\n", "-->\n", 1) + "\n"
+    return "\n\n".join(blocks) + "\n"
 
 
 def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:

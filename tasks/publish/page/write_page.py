@@ -27,6 +27,7 @@ from tasks.publish.content.row_values import name_unit, show_sides, show_values
 from tasks.publish.content.save_timeline import draw_lives
 from tasks.publish.content.templating import load_assets, make_environment
 from tasks.publish.content.time_bars import axis_ticks, list_parts, place_time_bars
+from tasks.publish.content.typed_command import as_typed
 from tasks.publish.page.curve_data import list_marks, write_figures
 from tasks.publish.page.differences import list_differences
 from tasks.publish.page.log_files import Lines, Logs
@@ -149,6 +150,7 @@ def _commits_command(record: ComparisonRecord) -> str:
 def _environment() -> Environment:
     return make_environment(
         words=verdict_words,
+        typed=as_typed,
         find_frame=find_frame,
         name_unit=name_unit,
         short_title=short_title,

@@ -24,6 +24,7 @@ from tasks.publish.content.compared_code import describe_code
 from tasks.publish.content.compared_facts import ArmFacts, compare_facts
 from tasks.publish.content.explanation_sections import TITLE, headline_of, list_sections
 from tasks.publish.content.time_bars import describe_part, list_parts
+from tasks.publish.content.typed_command import as_typed
 from tasks.publish.content.verdict_words import (
     EFFECTS,
     HOLDS,
@@ -40,7 +41,6 @@ from tasks.publish.content.verdict_words import (
     unbroken,
     without_sides,
 )
-from tasks.publish.terminal.typed_command import as_typed
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
 from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.explanation import Explanation

@@ -1,10 +1,12 @@
 """The next step: the row that it follows from, its purpose, and the duration of its command."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from questions.explain.follow_cause import follow_cause
+from tasks.diff.judge.ingest_command import name_logs
 from tasks.diff.judge.next_step import FIXES, find_deciding_row, has_scale, make_step
 from tasks.publish.content.verdict_words import AGAIN
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
@@ -112,3 +114,25 @@ def test_a_record_of_another_format_is_refused_with_its_number(record_002: Compa
     assert ComparisonRecord.model_validate(data) == record_002
     with pytest.raises(ValueError, match="has format 2, and this maxview reads format 1"):
         ComparisonRecord.model_validate(data | {"format": 2})
+
+
+@pytest.mark.parametrize(
+    ("names", "pattern"),
+    [
+        (("run1.txt",), "run*.txt"),
+        (("a.txt",), "a*.txt"),
+        (("1.txt",), "1*.txt"),
+        (("a.txt", "ab.txt"), "a.txt"),  # a pattern would take another log
+        (("run1.txt", "run2.txt"), "run1*.txt"),
+        (("run1.txt", "run10.txt"), "run1.txt"),
+    ],
+)
+def test_the_next_command_also_names_the_logs_of_further_runs(
+    names: tuple[str, ...], pattern: str, tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    given = [str(tmp_path / names[0])]
+    assert name_logs(given, ["gs://b/x.txt"], more=True) == [
+        "--baseline", str(tmp_path / pattern), "--candidate", "gs://b/x.txt"
+    ]  # fmt: skip

@@ -12,7 +12,6 @@ from rich.console import Console
 from tasks.diff.compare_logs import archive, compare_pair
 from tasks.diff.judge.exit_status import exit_status
 from tasks.ingest.given_logs import read_pair
-from tasks.publish.markdown.artifacts import artifact_rows
 from tasks.publish.page.write_page import write_page
 from tasks.publish.terminal.report import render_details
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
@@ -265,7 +264,6 @@ def test_no_value_of_the_survivor_of_000_is_lost_on_a_whole_surface(page_000: Co
     surfaces = {
         "terminal": console.file.getvalue(),  # type: ignore[attr-defined]
         "page": (tmp_path / "index.html").read_text(encoding="utf-8").replace("\u00a0", " "),
-        "table": "\n".join(row["baseline"] for row in artifact_rows([page_000])),
     }
     for surface, text in surfaces.items():
         for value in ("1.104 billion", "8.1790", "91.900", "13852.2", "2.864", "1.38"):

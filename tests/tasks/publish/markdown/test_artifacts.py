@@ -12,9 +12,9 @@ from markdown_it.token import Token
 
 from tasks.publish.content.brief import make_brief
 from tasks.publish.content.verdict_words import AGAIN
-from tasks.publish.markdown.artifacts import MAX_BYTES, artifact_rows, summary_description, summary_markdown
+from tasks.publish.markdown.artifacts import MAX_BYTES, summary_description, summary_markdown
 from tasks.publish.markdown.elements import artifact_key
-from tasks.records.compared_case import ComparisonRecord, Curve, MetricDiff
+from tasks.records.compared_case import ComparisonRecord, Curve
 from tasks.records.next_step import NextStep
 
 
@@ -119,23 +119,3 @@ def test_hostile_text_is_text_in_the_summary(record_002: ComparisonRecord, hosti
     assert "http://evil" not in "\n".join(others)  # Prefect's UIs turn bare addresses into links
     columns = [sum(token.type == "td_open" for token in row) for row in table_rows_of(tokens)]
     assert set(columns) <= {4}
-
-
-def test_table_rows_are_strings_with_the_worst_first(
-    record_000: ComparisonRecord, record_002: ComparisonRecord
-) -> None:
-    rows = artifact_rows([record_002, record_000])
-    assert len(rows) == len(record_000.rows) + len(record_002.rows)
-    assert all(isinstance(value, str) and value for row in rows for value in row.values())
-    verdicts = [row["verdict"].split()[1] for row in rows]
-    assert verdicts == sorted(verdicts, key=["regressed", "changed", "unknown", "improved", "same", "not"].index)
-    dead = next(row for row in rows if row["metric"] == "Memory %" and row["case"] == "11_optimizer_offload_false")
-    assert (dead["baseline"], dead["candidate"]) == ("1.31", "–, died")
-
-
-def test_infinity_is_a_word(record_002: ComparisonRecord, make_row: type[MetricDiff]) -> None:
-    row = record_002.rows[1].replace(
-        candidate=float("inf"), candidate_text="inf", difference=float("inf"), difference_text="inf"
-    )
-    record = record_002.replace(rows=(row,))
-    assert artifact_rows([record])[0]["candidate"] == "inf"

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from tasks.publish.content.page_address import PublishedPage
-from tasks.publish.markdown.comment import comparison_comment
+from tasks.publish.markdown.comment import comparison_comment, tell_comparisons
 from tasks.records.compared_case import ComparisonRecord
 
 SHARED = PublishedPage(
@@ -34,3 +34,9 @@ def test_text_from_logs_is_inert(hostile_record: ComparisonRecord) -> None:
     assert "<script" not in shown
     assert "<img" not in shown
     assert len(re.findall(r"(?<!\\)\]\(", shown)) == 1  # our own link
+
+
+def test_the_artifact_of_a_flow_run_is_its_comment_without_the_marker(record_000: ComparisonRecord) -> None:
+    text = tell_comparisons([(record_000, SHARED)], "ingest")
+    assert text.startswith(f"[The page]({SHARED.link})\n\n# † died")
+    assert comparison_comment([(record_000, SHARED)], "ingest").partition("\n")[2] == text

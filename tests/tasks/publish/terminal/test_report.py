@@ -10,9 +10,9 @@ from rich.console import Console
 
 from tasks.diff.judge.next_step import find_deciding_row
 from tasks.publish.content.brief import tell_certainty
+from tasks.publish.content.typed_command import as_typed
 from tasks.publish.content.verdict_words import AGAIN, difference_text, name_row, without_sides
 from tasks.publish.terminal.report import print_comparison
-from tasks.publish.terminal.typed_command import as_typed
 from tasks.records.compared_case import ComparisonRecord, Curve, MetricDiff
 from tasks.records.next_step import NextStep
 from tests.wording.sentences import Wording

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.publish.terminal.typed_command import UNDER_UV, as_typed
+from tasks.publish.content.typed_command import UNDER_UV, as_typed
 
 
 def test_under_uv_run_a_command_of_maxview_begins_like_the_typed_one(monkeypatch: pytest.MonkeyPatch) -> None:
