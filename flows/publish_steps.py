@@ -52,8 +52,8 @@ def show_verdict(compared: Sequence[tuple[ComparisonRecord, PublishedPage]], *na
     (record, _), *more = compared
     key = name if more else (*name, record.case)
     told = f"{len(compared)} cases" if more else summary_description(record)
-    places = [page.address for _, page in compared if not page.is_served]
-    show_text(key, "\n\n".join([tell_comparisons(compared, name[0]), *map(show_code, places)]), told)
+    places = [f"page: {show_code(page.address)}" for _, page in compared if not page.is_served]
+    show_text(key, "\n\n".join([tell_comparisons(compared, name[0]).rstrip("\n"), *places]), told)
 
 
 @task(name="comment", task_run_name="comment on {place}", **IO)

@@ -27,7 +27,7 @@ from tasks.metrics.time_metrics import STEP_TIME, TIME_METRICS
 from tasks.publish.content.row_values import show_percent
 from tasks.records.compared_case import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 from tasks.records.run_end import DeathKind, LogError
-from tasks.records.text import visible
+from tasks.records.text import show_share, visible
 
 RUN_TIMES = frozenset({"stall_s", "goodput"})  # rows about a run's time that is no step
 DIGITS = 6  # significant digits of a decimal number in a difference
@@ -106,6 +106,7 @@ OF_PROGRAM = frozenset(
     | {"UnboundLocalError"}
 )
 
+INTERVAL = re.compile(r"\S+ % \([^()]+ … [^()]+\)")  # -0.29 % (-2.01 … +1.47)
 # heading of a group of rows -> its metrics
 FAMILIES: dict[str, frozenset[str]] = {
     "Speed": frozenset(
@@ -243,6 +244,8 @@ def difference_text(row: MetricDiff) -> str:
     notes = []
     if row.effect_text and row.group == "ours":
         words = visible(row.effect_text)
+        if percent and row.effect_low is not None and row.effect_high is not None and INTERVAL.fullmatch(words):
+            words = f"{percent} ({show_share(row.effect_low)} … {show_share(row.effect_high)})"  # as other surfaces
     elif row.group == "maxview" and percent and difference not in ("—", "0"):
         words, notes = difference, [percent]
     if row.metric not in SHOWN_ONLY:

@@ -104,3 +104,33 @@ def test_every_surface_has_the_same_number(records: list[ComparisonRecord], tmp_
             None if row.effect is None else pytest.approx(row.effect, rel=0.01, abs=1e-4)
         )
     assert seen > 40
+
+
+def test_every_row_of_a_brief_has_the_same_numbers_on_every_surface(
+    records: list[ComparisonRecord], tmp_path: Path
+) -> None:
+    """Not only times: parameters, losses, memory. JSON has the unrounded values."""
+    seen: set[str] = set()
+    for number, record in enumerate(records):
+        brief = make_brief(record)
+        terminal = _plain("\n".join(line.plain for line in render_brief(record, 200, bars=False)))
+        markdown = _plain(summary_markdown(record).replace("\\", ""))
+        page = write_page(record, tmp_path / str(number), log_lines={}).read_text()
+        stored = {row["metric"]: row for row in json.loads(record.model_dump_json())["rows"]}
+        for row in brief.rows:
+            for surface in (terminal, markdown):
+                assert _plain(f"{row.values} {row.percent}") in surface.replace(" |", ""), (record.case, row)
+            cells = re.search(rf'<tr [^>]*id="m-{row.metric}".*?</tr>', page, re.DOTALL)
+            assert cells is not None, row
+            shown = _plain(re.sub(r"<[^>]+>", " ", cells[0]))
+            assert row.percent in shown, (record.case, row)
+            values = [float(value) for value in re.findall(r"-?[\d.]+", row.values)]
+            left, right = stored[row.metric]["baseline"], stored[row.metric]["candidate"]
+            if row.percent and left and right and len(values) == 2:
+                assert values[1] / values[0] == pytest.approx(right / left, rel=0.01)  # three digits are shown
+            seen.add(row.metric)
+    assert {"step_time_s", "parameters", "loss_per_step"} <= seen
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("\u00a0", " ").split())
