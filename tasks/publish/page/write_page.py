@@ -23,6 +23,7 @@ from tasks.publish.content.compared_facts import compare_facts
 from tasks.publish.content.edits import list_edits
 from tasks.publish.content.effects import draw_effects
 from tasks.publish.content.explanation_sections import headline_of, list_sections
+from tasks.publish.content.further_commands import list_further
 from tasks.publish.content.row_values import name_unit, show_sides, show_values
 from tasks.publish.content.save_timeline import draw_lives
 from tasks.publish.content.templating import load_assets, make_environment
@@ -50,6 +51,7 @@ def write_page(
     neighbours: str = "",
     flow_run: str = "",
     stamp: str = "",
+    out: Sequence[str] = (),
 ) -> Path:
     """Write `index.html`, `logs/` and `curves/` into `folder`; return the path of `index.html`.
 
@@ -60,6 +62,7 @@ def write_page(
     home: URL of the index page.
     neighbours: URL of the script with the results of all cases of the page's pair (`name_pair`).
     flow_run: URL of the Prefect flow run.
+    out: the option of the store, for commands.
     stamp: digest of record and code that is stored in the page, to detect a stale page.
 
     Raises StoreError if a file cannot be written.
@@ -110,6 +113,7 @@ def write_page(
             own_lines={side: logs.unique(side) for side in logs.by_side} if logs.have_lines_of_both else {},
             most_lines=MAX_LINES,
             edits=list_edits(record),
+            further=list_further(record, out),
             commits=_commits_command(record),
             most_commits=MAX_COMMITS,
             figures=figures,

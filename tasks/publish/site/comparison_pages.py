@@ -19,6 +19,7 @@ from tasks.records.compared_case import ComparisonRecord
 from tasks.records.observation import LOG
 from tasks.records.run import RunRecord
 from tasks.store.atomic import StoreError
+from tasks.store.mirror import out_option
 from tasks.store.store import Store
 
 FLOW_RUN = "flow-run.txt"  # in the folder of a comparison: the URL of its Prefect flow run
@@ -111,6 +112,7 @@ def write_comparison_page(
         home=link_home(store, depth=4),
         flow_run=made.read_text().strip() if (made := directory.file(FLOW_RUN)).is_file() else "",
         stamp=make_stamp(directory.comparison.read_bytes()),
+        out=out_option(store.address),
     )
     directory.push(is_new=is_new)
     return page

@@ -1,0 +1,36 @@
+"""What else a reader can do: the commands exist, and only a change that git knows can be undone."""
+
+import shlex
+
+import pytest
+
+from tasks.diff.judge.gate import read_gate
+from tasks.publish.content.further_commands import list_further
+from tasks.records.compared_case import ComparisonRecord
+from tasks.records.plan import CodeVersion
+
+
+def test_the_gate_is_one_that_compare_reads(record_002: ComparisonRecord) -> None:
+    (_, gate) = list_further(record_002.replace(comparison="main-vs-branch", asked=("function", "time")))
+    *words, rules = shlex.split(gate.command)
+    assert words[:3] == ["maxview", "compare", "main-vs-branch"]
+    assert words[-3:] == ["--only", "function,time", "--gate"]
+    assert [rule.question for rule in read_gate([rules])] == ["function", "time"]
+
+
+def test_logs_have_no_gate_and_no_change_to_undo(record_002: ComparisonRecord) -> None:
+    assert [one.command for one in list_further(record_002.replace(comparison="ingest"))] == ["maxview site serve"]
+
+
+@pytest.mark.parametrize(
+    ("change", "undo"),
+    [
+        ({"head": "3" * 40, "changed": ("a.py", "b c.py")}, "git restore a.py 'b c.py'"),
+        ({"ahead": 1}, "git revert 222222222"),
+        ({"ahead": 2}, None),
+    ],
+)
+def test_the_change_is_undone(change: dict[str, object], undo: str | None, record_002: ComparisonRecord) -> None:
+    version = CodeVersion.model_validate({"name": "x", "sha": "2" * 40, "subject": "", **change})
+    found = list_further(record_002.replace(code={record_002.candidate.name: version}))
+    assert [one.command for one in found if one.command.startswith("git ")] == ([undo] if undo else [])
