@@ -8,21 +8,26 @@ import hashlib
 import itertools
 import os.path
 import re
+import tempfile
 from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 
 from configs.frozen import Frozen
 from tasks.ingest.log_sources import SCHEME, expand_place, list_logs, local_copies
+from tasks.ingest.trackers.find_tracked import describe, find_tracked, is_tracker, split_place
 from tasks.metrics.merged_steps import have_equal_times
 from tasks.records.log_reading import LogReading, RunReading
+from tasks.scrape.dialects.json_lines import DIALECT
 from tasks.scrape.read_log import digest_text, scrape
 from tasks.scrape.window import LogFormatError
+from tasks.store.names import safe_name
 
 SIDES = ("baseline", "candidate")
 HOW = "maxview ingest --baseline LOG… --candidate LOG…"  # command for several logs of each side
+JSON_LINES = DIALECT.name
 WILD = re.compile(r"[*?\[]")  # a character that makes an argument a pattern
 # end of the XPK pod name of process 0: slice 0, worker 0, and five letters or digits
 FIRST_POD = re.compile(r"-0-0-[a-z0-9]{5}(?:/|$)")
@@ -45,6 +50,7 @@ class LoggedArms(Frozen):
     names: tuple[str, str]
     baseline: tuple[LoggedRun, ...]
     candidate: tuple[LoggedRun, ...]
+    notes: tuple[str, ...] = ()  # what was read of trackers, a sentence for each argument
 
     @property
     def case(self) -> str | None:
@@ -80,14 +86,15 @@ def open_arms(sides: tuple[Sequence[str], Sequence[str]], *, aa: bool = False) -
     aa: the sides may have logs of the same run. Local copies of gs:// logs are removed after the block. Raises
     LogFormatError.
     """
-    found = [[item for word in words for item in _find_files(word)] for words in sides]
-    places = list(dict.fromkeys(place for side in found for place, _ in side))
-    with local_copies(places) as paths:
-        here = dict(zip(places, paths, strict=True))
+    with tempfile.TemporaryDirectory(prefix="maxview-") as folder, ExitStack() as stack:
+        copies, notes = Path(folder), list[str]()
+        found = [[item for word in words for item in _list_logs(word, copies, notes)] for words in sides]
+        places = list(dict.fromkeys(place for side in found for place, _ in side))
+        here = dict(zip(places, stack.enter_context(local_copies(places)), strict=True))
         arms = read_arms(*([(here[place], named) for place, named in side] for side in found))
         if not aa:
             check_apart(arms)
-        yield arms
+        yield arms.replace(notes=tuple(dict.fromkeys(notes)))
 
 
 def read_pair(logs: Sequence[Path]) -> LoggedArms:
@@ -111,6 +118,33 @@ def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[P
     names = name_arms(sides)
     left, right = (_name_runs(_sort_by_start(side), name) for side, name in zip(sides, names, strict=True))
     return LoggedArms(names=names, baseline=tuple(left), candidate=tuple(right))
+
+
+def _list_logs(word: str, copies: Path, notes: list[str]) -> list[tuple[str, bool]]:
+    """Return `_find_files`, or the copies of a tracker's runs, if the argument denotes such runs and no log.
+
+    copies: the folder for these copies; a sentence about them is added to `notes`. Raises LogFormatError.
+    """
+    is_log = word.startswith(SCHEME) or (_holds_log(word) if os.path.isdir(word) else not is_tracker(word))
+    if is_log and split_place(word)[1] is None:
+        return _find_files(word)
+    runs = find_tracked(word)
+    if not runs:
+        return _find_files(word)
+    notes.append(f"{word}: {describe(runs)}")
+    paths = [copies / f"{len(notes)}-{number}" / f"{safe_name(run.name)}.jsonl" for number, run in enumerate(runs, 1)]
+    for run, path in zip(runs, paths, strict=True):
+        run.write(path)
+    return [(str(path), True) for path in paths]
+
+
+def _holds_log(folder: str) -> bool:
+    """Whether a file in a folder is a trainer's log; W&B keeps copies of the output in folders of its own."""
+    for place in expand_place(folder):
+        with suppress(LogFormatError):
+            if "wandb" not in Path(place).parts and _scrape_once(Path(place)).format != JSON_LINES:
+                return True
+    return False
 
 
 def _find_files(word: str) -> list[tuple[str, bool]]:
@@ -137,9 +171,14 @@ def _read_side(files: Sequence[tuple[Path, bool]], side: int, shared: Set[Path])
             if named:
                 raise
             refused = error  # a folder may also contain checkpoints, records, configs
+    if any(run.reading.format != JSON_LINES for run in runs):  # in a run's folder, they are the same run's metrics
+        runs = [run for run in runs if run.reading.format != JSON_LINES or dict(files)[run.file]]
     if not runs:
         folder = os.path.commonpath([path.parent for path, _ in files])
-        raise LogFormatError(f"{folder}: none of {len(files)} files is a training log of the {SIDES[side]}; {refused}")
+        raise LogFormatError(
+            f"{folder}: none of {len(files)} files is a training log of the {SIDES[side]}, and none is of TensorBoard, "
+            f"W&B, MLflow, Trackio, or a table with a column step; {refused}"
+        )
     return runs
 
 

@@ -1,5 +1,6 @@
 """The command `maxview ingest`, which runs the flow `ingest`."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -9,13 +10,17 @@ from cyclopts import Parameter
 from flows.cli.commands.common_options import Full, Json, absolute_place, check_store
 from flows.cli.commands.report_options import Reports
 from flows.cli.commands.run_flow import run_flow
+from tasks.records.text import visible
 from tasks.resolve.options import IngestOptions
 
 
 def ingest(
     logs: Annotated[
         list[str] | None,
-        Parameter(help="Two logs, baseline first, or one saved MaxView page with both; files, folders or gs://."),
+        Parameter(
+            help="Two logs, baseline first, or one saved MaxView page with both: files, folders or gs://; also folders "
+            "of TensorBoard, W&B, MLflow and Trackio, or DATABASE:RUN."
+        ),
     ] = None,
     /,
     *,
@@ -44,8 +49,10 @@ def ingest(
 
     check_words(options.target, options.tolerances)
     sides = assign_sides(logs or (), options.baseline, options.candidate)
-    with show_reads(open_stderr()), open_arms(sides, aa=options.aa):
-        pass  # raises for logs that cannot be compared, before a flow run begins
+    with show_reads(open_stderr()), open_arms(sides, aa=options.aa) as arms:  # raises before a flow run begins
+        notes = arms.notes
+    for note in notes:
+        print(visible(note), file=sys.stderr)
     check_store(options.out)
     reports.check()
 

@@ -5,16 +5,15 @@ TensorBoard files store float32: losses and norms are float32 anyway, but times 
 """
 
 import json
-import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from google_crc32c import value as crc32c
 
 from tasks.records.json_numbers import metric_from_json, step_from_json
+from tasks.scrape.event_files import EVENT_FILES, read_scalars
 
 # MaxText's key → maxview's column; other keys keep MaxText's name
 COLUMNS = {
@@ -31,9 +30,7 @@ GROUPS = ("learning", "perf", "eval", "evaluation")  # key prefixes; the first l
 WHOLE = ("total_weights",)  # columns converted to integers, like `step`: MaxText writes every number as a float
 LOSS = "learning/loss"  # present in the line of a training step, absent in the line of an evaluation
 TENSORBOARD = "tensorboard"  # in the run's folder: MaxText creates a subfolder there with the run's name
-EVENT_FILES = "events.out.tfevents.*"
 EVALUATIONS = ("eval/", "evaluation/")
-_LENGTH, _CHECK = struct.Struct("<Q"), struct.Struct("<I")
 
 
 def has_maxtext_keys(text: str) -> bool:
@@ -95,42 +92,8 @@ def read_maxtext_events(folder: Path) -> pl.DataFrame | None:
 
 
 def _read_steps(path: Path) -> dict[int, dict[str, float]]:
-    # imported here because it is slow: it loads clients for all kinds of storage
-    from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
-
     steps: dict[int, dict[str, float]] = {}
-    for record in _read_records(path):
-        event = Event.FromString(record)
-        scalars = {
-            value.tag: value.simple_value
-            for value in event.summary.value
-            if value.WhichOneof("value") == "simple_value" and not value.tag.startswith(EVALUATIONS)
-        }
-        if scalars:
-            steps.setdefault(event.step, {}).update(scalars)
+    for scalar in read_scalars(path):
+        if not scalar.tag.startswith(EVALUATIONS):
+            steps.setdefault(scalar.step, {})[scalar.tag] = scalar.value
     return {step: values for step, values in steps.items() if LOSS in values}
-
-
-def _read_records(path: Path) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file, each stored as length, the length's CRC, bytes, the bytes' CRC.
-
-    Leaves out a truncated last record. Raises ValueError for a wrong CRC.
-    """
-    data, place = path.read_bytes(), 0
-    while place + _LENGTH.size + _CHECK.size <= len(data):
-        (length,) = _LENGTH.unpack_from(data, place)
-        _check(data[place : place + _LENGTH.size], data, place + _LENGTH.size)
-        begin = place + _LENGTH.size + _CHECK.size
-        place = begin + length + _CHECK.size
-        if place > len(data):
-            return
-        record = data[begin : begin + length]
-        _check(record, data, begin + length)
-        yield record
-
-
-def _check(text: bytes, data: bytes, place: int) -> None:
-    crc = crc32c(text)
-    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    if _CHECK.unpack_from(data, place) != (masked,):
-        raise ValueError(f"the bytes before byte {place} do not match the checksum there")

@@ -33,7 +33,10 @@ DIALECTS = (
     ),
     DialectMark(
         "nemo", "'Training epoch 0, iteration 0/99 | lr: … | reduced_train_loss: …'",
-        re.compile(rb"Training epoch \d{1,9}, iteration (?:0|[1-9]\d{0,14})/\d{1,15}(?= \|)"),
+        re.compile(
+            rb"Training epoch \d{1,9}, iteration (?:0|[1-9]\d{0,14})/\d{1,15}(?= \|)|"
+            rb"Epoch \d{1,9}: [^\n]{0,1000}, reduced_train_loss="
+        ),
     ),
     DialectMark(
         "megatron", "' iteration 1/ 20 | consumed samples: …'",
@@ -45,6 +48,25 @@ DIALECTS = (
     DialectMark(
         "torchtitan", "'step:  1  loss:  8.1309  grad_norm: …'",
         re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
+    ),
+    DialectMark(
+        "axlearn", "'SpmdTrainer process   0 step        0] loss=10.83 aux=…'",
+        re.compile(rb"process +\d{1,9} step +\d{1,15}\] (?:loss=|Average step time: )"),
+    ),
+    DialectMark(
+        "levanter", "'Progress on:train 12.0it/400it rate:… postfix:loss=3.21'",
+        re.compile(rb"Progress on:train [\d.]{1,6}k?it/(?![\s\S]*\"json_logger\", \"event\": \"log\")"),
+    ),
+    DialectMark(
+        "hugging_face", "\"{'loss': 2.31, 'grad_norm': 1.2, …, 'epoch': 0.01}\"",
+        re.compile(rb"\{'(?:eval_|train_)?loss': '?[-\dni]"),
+    ),
+    DialectMark(
+        "json_lines", "'{\"step\": 0, \"loss\": …}'",
+        re.compile(
+            rb"(?:(?<=\s)|(?m:^))\{\"(?:maxview_copy_of\": |(?=[^\n]{0,8000}loss)"
+            rb"(?=[^\n]{0,8000}?(?:_|\b)(?:step|iteration)\": ?-?\d)(?![\s\S]*completed step: \d))"
+        ),
     ),
     DialectMark(
         "maxtext", "'completed step: 0, seconds: …', 'System Information: …', 'XPK Start: …', MaxText's and our own",

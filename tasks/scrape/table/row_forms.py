@@ -5,7 +5,7 @@ field.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,11 @@ class RowForms:
         """The keys whose column no known version of the trainer prints, sorted."""
         fields = (one for row in self._rows.values() for one in row.fields[1:])
         return tuple(sorted({one.key for one in fields if one.column not in self._known}))
+
+    def forget_known(self, is_known: Callable[[str], bool]) -> None:
+        """Omit keys from `unknown` that the dialect knows by a rule."""
+        fields = (one for row in self._rows.values() for one in row.fields)
+        self._known |= {one.column for one in fields if is_known(one.key)}
 
     def measure_lines(self, window: Window) -> None:
         """Update the largest line length with the lines of a window."""
@@ -76,7 +81,7 @@ class RowForms:
         trusted = forms.filter([row["steps"] >= (2 if rows[row["_form"]].regular else 3) for row in forms.to_dicts()])
         usual = [rows[number] for number in trusted.sort("len", descending=True, maintain_order=True)["_form"]]
         ways = self._find_ways((rows[number], {first, last}) for number, _, first, last, _ in forms.rows())
-        rare = forms.join(trusted, on="_form", how="anti")["_form"].to_list()
+        rare = [one for one in forms.join(trusted, on="_form", how="anti")["_form"] if not rows[one].whole]
         keys = {one.key for row in usual or rows.values() for one in row.fields}
         columns = self._find_columns(usual)
         odd = [

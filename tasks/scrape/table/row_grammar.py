@@ -68,6 +68,7 @@ class Row:
     certain: bool = True  # the row shows that its last number is complete
     regular: bool = True  # the numbers have the formats of all known versions
     excused: bool = False  # the row may lack fields that other rows have
+    whole: bool = False  # the row's syntax shows that it lost no text, as that of JSON does
     total: int | None = None  # printed number of steps of the run; None if not printed
     tail: bytes = field(default=rb"[ \t]*\r?$", repr=False)  # pattern of the text allowed after the row
 
