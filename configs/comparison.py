@@ -319,6 +319,8 @@ def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
     if not question:
         problems.lines.append(f"{display_path(path)}:1: begin with a comment that says what is compared")
     spec = problems.attempt(lambda: _load(path, data, Comparison, name=name, question=question, **given))
+    if spec is not None and own is not None and given:
+        spec = spec.replace(arms=tuple(_with_python(arm, own.parent) for arm in spec.arms))
     if "findings" in data:
         problems.attempt(lambda: read_rules(data["findings"], path))
     named: list[Named] = []
@@ -330,6 +332,13 @@ def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
     problems.raise_any()
     assert spec is not None  # else `raise_any` has raised
     return spec
+
+
+def _with_python(arm: Arm, clone: Path) -> Arm:
+    """Return an arm of a file in a clone; a relative path of its Python begins at the clone's root."""
+    if arm.python is None or "/" not in arm.python or arm.python.startswith(("/", "~")):
+        return arm
+    return arm.replace(python=str(clone / arm.python))
 
 
 def load_target(name: str, *, root: Path = CONFIG_ROOT) -> Target:

@@ -24,7 +24,7 @@ class Question:
 
     command: str = ""  # a command of the command line, with the function's name
     summary: str = ""  # the command's line in the help
-    group: Literal["Why", "Operate"] = "Why"  # the command's group in the help
+    group: Literal["Start", "Why", "Operate"] = "Why"  # the command's group in the help
     examples: tuple[str, ...] = ()  # arguments of the command that work as shown
     flow: str = ""  # a Prefect flow; the fields of its options are the rows of its run form
     launches_jobs: bool = False  # whether the flow launches jobs, which have to end with it

@@ -135,10 +135,12 @@ def is_step(name: str, jaxpr: Any) -> bool:
     """Whether a jitted function looks like a training step.
 
     It has matrix products, convolutions or the name LIKELY_NAME, and at least half of its floating-point arrays
-    among the arguments match a result in type and shape (new weights or gradients).
+    among the arguments match a result in type and shape (new weights or gradients). Arrays of one type and shape may
+    count once: gradients are fewer than the weights and moments of the state that the function is given.
     """
     given, made = _floats(jaxpr.invars), _floats(jaxpr.outvars)
-    if not given or sum((given & made).values()) * 2 < sum(given.values()):
+    matched = given & made
+    if not given or (matched.total() * 2 < given.total() and len(matched) * 2 < len(given)):
         return False
     return name == LIKELY_NAME or has_products(jaxpr)
 

@@ -12,6 +12,7 @@ from configs.custom_trainer import CommandTemplate
 from configs.errors import ConfigError, Problems
 from configs.installed import digest_files, trainer_commit
 from configs.load import ConfigValue
+from configs.names import PROJECT
 from configs.read import read_yaml
 from configs.schema import TrainConfig
 from configs.topologies import Topology
@@ -66,8 +67,9 @@ class CustomTrainer(Trainer):
 
     @classmethod
     def is_read(cls, path: str, named: frozenset[str] = frozenset()) -> bool:
-        """Return whether a file of a commit can affect a run: every file but prose may, and `named` files always."""
-        prose = PurePosixPath(path).suffix in PROSE or path.startswith((".github/", "docs/"))
+        """Return whether a file of a commit can affect a run: all but prose and maxview's may, `named` files always."""
+        folders = (".github/", "docs/", f"{PROJECT}/")
+        prose = PurePosixPath(path).suffix in PROSE or path.startswith(folders)
         return path in named or not prose
 
     def known_keys(

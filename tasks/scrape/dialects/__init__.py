@@ -59,7 +59,7 @@ DIALECTS = (
     ),
     DialectMark(
         "hugging_face", "\"{'loss': 2.31, 'grad_norm': 1.2, …, 'epoch': 0.01}\"",
-        re.compile(rb"\{'(?:eval_|train_)?loss': '?[-\dni]"),
+        re.compile(rb"\{'(?:(?:eval_|train_)?loss': '?[-\dni]|(?:global_)?step': \d[^\n{}]{0,8000}loss': )"),
     ),
     DialectMark(
         "json_lines", "'{\"step\": 0, \"loss\": …}'",

@@ -74,6 +74,11 @@ def test_hugging_face() -> None:
     assert run.coverage.complete
 
 
+def test_dictionaries_with_a_step() -> None:
+    run = read("{'step': 10, 'loss': 2.5}", "{'step': 20, 'loss': 2.25}", "{'step': 20, 'acc': 0.5}")
+    assert rows(run, "step", "loss", "acc") == [(10, 2.5, None), (20, 2.25, 0.5)]
+
+
 def test_a_torn_dictionary_is_no_row() -> None:
     run = read("{'loss': 2.3, 'epoch': 0.2}", "{'loss': 2.2, 'grad_norm': 1.5, 'epo", "{'loss': 2.1, 'epoch': 0.4}")
     assert [loss for _, loss in rows(run)] == [2.3, 2.1]
