@@ -164,7 +164,9 @@ def _tell_saves(watched: Watched) -> str:
         return f"no checkpoint in a format that maxview knows{longer}"
     told = []
     for one in watched.saves:
-        proof = "proved by `compare`" if one.format == ORBAX else "not proved"
+        proof = {ORBAX: "proved by `compare`", "safetensors": "proved by `maxview verify`"}.get(
+            one.format, "not proved"
+        )
         told.append(f"{one.folder}: {one.format}, {counted(one.number, 'checkpoint')}, {proof}")
     return "; ".join(told)
 

@@ -214,7 +214,13 @@ class CheckpointProof(Frozen):
     begun_at: str | None = None  # start of the save, ISO 8601, as recorded by Orbax
     committed_at: str | None = None  # commit of the save, ISO 8601, as recorded by Orbax
     retired: bool = False  # deleted by a checkpoint manager that keeps only the newest checkpoints: no failure
+    format: str | None = None  # name of a format other than Orbax's
     run: int = run_number()
+
+    @property
+    def is_only_counted(self) -> bool:
+        """Whether the format is another one in which nothing can be proved: neither sound nor unsound."""
+        return self.format is not None and not self.checks
 
     @property
     def is_sound(self) -> bool:

@@ -1,23 +1,19 @@
 """Notes the arrays of a checkpoint, one array in memory at a time, as the probe notes those of a running step."""
 
-import json
-import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
-from maxview_probe.observe.array_notes import type_of
 from maxview_probe.observe.meaning import meaning_of_array
 from tasks.records.restored import NotedState
 from tasks.verify.compare_checkpoints import open_trees
 from tasks.verify.compare_restored import note_values
 from tasks.verify.layout import CheckpointError, find_steps, name_steps
 
-_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
-          "U32": "uint32", "U8": "uint8", "I8": "int8", "BOOL": "bool"}  # fmt: skip
 SINGLE_FILES = (".npz", ".safetensors")
 
 
@@ -45,7 +41,7 @@ def _read(path: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
         if str(path).endswith(".safetensors"):
             yield from _read_safetensors(Path(path))
             return
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise CheckpointError(f"{path}: cannot be read: {error}") from error
     steps = find_steps(path)
     if len(steps) > 1:
@@ -59,21 +55,7 @@ def _read(path: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _read_safetensors(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield name and values; the file begins with the length of a JSON header, which has each array's place."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > path.stat().st_size:
-            raise ValueError("its header is longer than the file")
-        header: Mapping[str, Any] = json.loads(file.read(length))
-        for name, entry in header.items():
-            if name == "__metadata__":
-                continue
-            kind = type_of(_TYPES.get(entry["dtype"], "")) if entry["dtype"] in _TYPES else None
-            if kind is None:
-                raise ValueError(f"{name} has the type {entry['dtype']}")
-            begin, end = entry["data_offsets"]
-            file.seek(8 + length + begin)
-            data = file.read(end - begin)
-            if len(data) != math.prod(entry["shape"]) * kind.itemsize:
-                raise ValueError(f"{name} is cut off")
-            yield name, np.frombuffer(data, kind).reshape(entry["shape"])
+    """Yield name and values of a file's arrays."""
+    with safe_open(path, framework="numpy") as opened:
+        for name in opened.keys():  # noqa: SIM118 - not a mapping
+            yield name, opened.get_tensor(name)

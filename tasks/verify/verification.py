@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from tasks.records.checkpoint_proof import CheckpointProof, Problem, reached
@@ -45,6 +46,7 @@ from tasks.verify.manifest import (
 )
 from tasks.verify.metadata import MetadataCheck
 from tasks.verify.ocdbt import read_index
+from tasks.verify.other_formats import PROCESS_METADATA, count, verify_others
 from tasks.verify.values import check_values
 
 Mode = Literal["record", "check", "none"]
@@ -143,6 +145,14 @@ def verify_checkpoints(
     except CheckpointError:
         gone = [] if "://" in str(root) else find_gone(root)
         if not gone:
+            others = list(verify_others(Path(root), deep=deep)) if "://" not in str(root) else []
+            if others and mode != "none":
+                raise CheckpointError(
+                    f"{root}: is no Orbax checkpoint, and --record and --check are for these"
+                ) from None
+            yield from others
+            if others:
+                return
             raise
     lost = find_unfinished(root, [found.step for found in steps]) if steps else []
     oldest = min((found.step for found in steps if found.step is not None), default=-1)
@@ -150,7 +160,10 @@ def verify_checkpoints(
         if found in gone:
             yield _prove_gone(found, retired=found.step is not None and found.step < oldest)
         else:
-            yield _verify_step(found, manifest_path(found.path), mode, deep, on_progress)
+            proof = _verify_step(found, manifest_path(found.path), mode, deep, on_progress)
+            # each host keeps the arrays that it has, without the index of all
+            is_part = proof.problems and TMP_MARK not in proof.path and (found.path / PROCESS_METADATA).exists()
+            yield count(Path(found.path)).replace(step=found.step) if is_part else proof
 
 
 def _has_newer(step: FoundStep) -> bool:

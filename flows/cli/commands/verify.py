@@ -32,7 +32,8 @@ def verify(
     """Verify that checkpoints exist and are complete. Give the folder of a step, of checkpoints, or of a run.
 
     Exit status 0: every checkpoint is sound, or its manager has deleted it; 1: one is damaged, or a save of the run was
-    not finished; 2: one is missing or not committed, or lacks the manifest that --check needs.
+    not finished; 2: one is missing or not committed, or lacks the manifest that --check needs; 3: one is of another
+    format, and not proved.
 
     With --against, compare the two given steps, or the last step that both runs have. Arrays are paired by path, also
     between Linen and NNX trees and between scanned and unrolled layers. A later step that one run lacks is named. Exit
@@ -73,7 +74,10 @@ def verify(
     given = {path.rstrip("/") for path in checkpoints}
     if any(_is_wrong_input(proof) for proof in proofs if TMP_MARK not in proof.path or proof.path in given):
         return 2
-    return 0 if all(proof.ok or proof.retired for proof in proofs) else 1
+    proved = [proof for proof in proofs if not proof.is_only_counted]
+    if not all(proof.ok or proof.retired for proof in proved):
+        return 1
+    return 0 if len(proved) == len(proofs) else 3
 
 
 def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:

@@ -27,6 +27,10 @@ def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
         reached = f": {level}" if level else ""
         state = "[green]✓ sound[/]" if proof.is_sound else "– not checked" if proof.ok else "[red]✗ not sound[/]"
         word = f"{state}{reached}"
+        if proof.is_only_counted:
+            arrays = f"{counted(proof.arrays, 'array')} counted, " if proof.arrays else ""
+            console.print(f"– another format ({proof.format}): {arrays}not proved  {escape_rich(proof.path)}")
+            continue
         if proof.retired:
             console.print(f"= retired  {escape_rich(proof.path)}  (gone, and newer ones are there)")
             continue
