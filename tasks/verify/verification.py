@@ -161,9 +161,9 @@ def verify_checkpoints(
             yield _prove_gone(found, retired=found.step is not None and found.step < oldest)
         else:
             proof = _verify_step(found, manifest_path(found.path), mode, deep, on_progress)
-            # each host keeps the arrays that it has, without the index of all
+            # a host keeps the index of all arrays, and its own chunks
             is_part = proof.problems and TMP_MARK not in proof.path and (found.path / PROCESS_METADATA).exists()
-            yield count(Path(found.path)).replace(step=found.step) if is_part else proof
+            yield count(Path(found.path)).replace(step=found.step, arrays=proof.arrays) if is_part else proof
 
 
 def _has_newer(step: FoundStep) -> bool:

@@ -51,8 +51,7 @@ def ingest(
     sides = assign_sides(logs or (), options.baseline, options.candidate)
     with show_reads(open_stderr()), open_arms(sides, aa=options.aa) as arms:  # raises before a flow run begins
         notes = arms.notes
-    for note in notes:
-        print(visible(note), file=sys.stderr)
+    show_notes(notes)
     check_store(options.out)
     reports.check()
 
@@ -83,6 +82,7 @@ def ingest_seeds(
         target = target_of(left) if target_loss is None else target_loss
         record = judge_convergence([loss_curve(run) for run in left], [loss_curve(run) for run in right], target=target)
     record = record.replace(notes=notes)
+    show_notes(arms.notes)
     check_store(out)
     if as_json:
         print(record.model_dump_json())
@@ -93,3 +93,9 @@ def ingest_seeds(
             page.write_text(convergence_page(record), encoding="utf-8")
             print(f"\n  page  {page}")
     return convergence_status([record])
+
+
+def show_notes(notes: Sequence[str]) -> None:
+    """Print what was read of trackers on standard error."""
+    for note in notes:
+        print(visible(note), file=sys.stderr)

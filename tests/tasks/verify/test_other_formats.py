@@ -1,6 +1,7 @@
 """Checkpoints of other formats: safetensors is proved, of the others the arrays are counted."""
 
 import json
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from safetensors.numpy import save_file
 from flows.cli.app import call_command
 from tasks.records.checkpoint_proof import highest
 from tasks.verify.layout import CheckpointError
-from tasks.verify.verification import verify_checkpoints
+from tasks.verify.verification import verify_checkpoint, verify_checkpoints
 
 SAMPLES = Path("tests/samples/checkpoints")
 ARRAYS = {"w": np.ones((4, 3), np.float32), "b": np.arange(3.0)}
@@ -99,3 +100,12 @@ def test_a_folder_without_a_checkpoint_stays_an_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(CheckpointError, match="holds no Orbax checkpoint"):
         list(verify_checkpoints(tmp_path))
+
+
+def test_the_part_of_one_host_is_not_unsound(tmp_path: Path) -> None:
+    """Orbax's emergency manager keeps on each host the index of all arrays, and only this host's chunks."""
+    with tarfile.open(SAMPLES / "emergency-host.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    (proof,) = verify_checkpoints(tmp_path)
+    assert (proof.step, proof.arrays, proof.is_only_counted) == (3, 2, True)
+    assert not verify_checkpoint(tmp_path).ok  # as a whole checkpoint it lacks the other hosts' chunks
