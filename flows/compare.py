@@ -48,14 +48,12 @@ from tasks.diff.judge.gate import GateRule, judge_gate, read_gate
 from tasks.diff.judge.repeat_rule import NextLook, Patience
 from tasks.experiments.host_loops import COST as HOST_COST
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
-from tasks.experiments.runnable_arms import any_plans_of, plans_of, wants_explanation
+from tasks.experiments.runnable_arms import any_plans_of, has_other_cost, plans_of, wants_explanation
 from tasks.experiments.same_function import say_cost_of_function
 from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.ingest.run_record import adopt_run
 from tasks.launch.job import check_target, find_checkpoint
 from tasks.launch.owners import find_finished, forget
-from tasks.metrics.program_metrics import MEMORY
-from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.programs.kept_programs import have_programs
 from tasks.publish.content.page_address import PublishedPage
 from tasks.publish.markdown.comment import comparison_comment
@@ -68,15 +66,17 @@ from tasks.records.measurement import Measurements
 from tasks.records.plan import RunPlan
 from tasks.records.program_times import ProgramTimes
 from tasks.records.run import RunRecord
+from tasks.resolve.changed_code import changed_between
 from tasks.resolve.options import EXPERIMENTS, INTERLEAVE_S, CompareOptions, Experiment
 from tasks.resolve.plans import Request, request_comparison, with_seed
-from tasks.resolve.stand_ins import StandIns, resolve_stand_ins
+from tasks.resolve.stand_ins import StandIns, first_of_arms, is_on_cpu, resolve_stand_ins
 from tasks.services.costs import AFTER, RUN, note_cost, tell_cost
 from tasks.services.events import (
     EVENTS,
     Converged,
     Costing,
     Explaining,
+    Judged,
     Logged,
     Planned,
     Replanned,
@@ -197,17 +197,21 @@ def compare_cases(
                 comparisons.append(publish_case(with_gate(result, gate), store))
                 continue
             own = list(group)
+            is_new, spent_s = not has_evidence(own, store, EXPERIMENTS), 0.0
+            if is_new and repeats > 1 and interleave_s is not None and case in stand_ins and can_look_first(own, store):
+                look_first(stand_ins[case], own, store, interleave_s, cases=cases_in_all)
+                spent_s, started = time.monotonic() - started, time.monotonic()
             trained = list(run(own))
             if todo := sum(plan.run_name not in finished for plan in own):
                 note_cost(RUN, own[0], (time.monotonic() - started) / todo)
-            is_new, started = not has_evidence(own, store, EXPERIMENTS), time.monotonic()
+            started = time.monotonic()
             trained += find_earlier_runs(trained, store)
             runs = assemble_case(own, trained, store, cases=cases_in_all, steps=CASE_STEPS)
             runs = runs.replace(look=None if patience is None else 1)
             examined = examine_runs(runs, store)
             found = make_experiments(runs, examined, stand_ins.get(case), store, jobs, interleave_s)
             if is_new:
-                note_cost(AFTER, own[0], time.monotonic() - started)
+                note_cost(AFTER, own[0], spent_s + time.monotonic() - started)
             look = partial(look_at, first=(runs, examined), found=found, store=store)
             if patience is None:
                 result = look(runs)
@@ -396,6 +400,36 @@ def compare_functions_of(stand_ins: StandIns, runs: CaseRuns, store: Store) -> F
     return found
 
 
+def can_look_first(plans: Sequence[RunPlan], store: Store) -> bool:
+    """Return whether both programs can be compared before the runs: on processors, of other code, and a run is missing.
+
+    An accelerator is not taken for it.
+    """
+    first = first_of_arms(plans)
+    changed = changed_between(first[0], first[1]) if all(map(is_on_cpu, first)) else None
+    is_other = changed is not None and bool(changed.files)
+    return is_other and any(find_finished(store.run(plan.run_name)) is None for plan in plans)
+
+
+def look_first(stand_ins: StandIns, plans: Sequence[RunPlan], store: Store, limit_s: float, *, cases: int) -> None:
+    """Tell what both programs tell before anything is trained: function and time, which the runs' verdict uses again.
+
+    A failure is reported, and the runs are judged.
+    """
+    left, right = first_of_arms(plans)
+    limits = limits_of(left.rules, cases=cases, limit_s=limit_s)
+    costs = f"{say_cost_of_function(store, left.comparison, left.case)}; {say_cost(limits)}"
+    EVENTS.put(Explaining(left.case, f"a first look, before the runs: {costs}"))
+    try:
+        with slice_of(left.target):
+            record = experiments_step((left, right), stand_ins, frozenset(EXPERIMENTS), limits, store, cases)
+    except Exception as error:
+        get_run_logger().exception("%s failed", experiments_step.name)
+        EVENTS.put(Troubled(f"{left.case}: no first look: {type(error).__name__}: {error}"))
+        return
+    EVENTS.put(Judged(record, "This is a first look. The runs begin."))
+
+
 def compare_programs_of(
     stand_ins: StandIns,
     plans: list[RunPlan],
@@ -419,13 +453,10 @@ def compare_programs_of(
     explained = find_plans_of_function(stand_ins, record, both)
     if explained is None and has_other_cost(record) and all(plan.backend == "local" for plan in plans):
         explained = both
-    return extend_case(record, explained, store) if explained else record
-
-
-def has_other_cost(record: ComparisonRecord) -> bool:
-    """Return whether the programs' time or memory is better or worse."""
-    costs = (PROGRAM_TIME.name, MEMORY.name)
-    return any(row.verdict in ("regressed", "improved") for row in record.rows if row.metric in costs)
+    if explained is None:
+        return record
+    EVENTS.put(Judged(record, "Its cause is searched."))
+    return extend_case(record, explained, store)
 
 
 def find_plans_of_function(

@@ -311,7 +311,7 @@ def experiments_step(
     earlier = adopt_runs(read_earlier_runs(directory, store, ()), plans)
     small, stands_for = (stand_ins.choose(plans), stand_ins.stands_for) if "function" in only else (plans, "")
     here = plans if "time" in only and all(plan.backend == "local" for plan in plans) else small
-    observations = record_arms(here, (folder / SIDES[0], folder / SIDES[1]))
+    observations = record_arms(here, (folder / SIDES[0], folder / SIDES[1]), timed="time" in only)
     logs = (folder / SIDES[0] / LOG, folder / SIDES[1] / LOG)
     texts = (str(logs[0]), str(logs[1]))
     ends = read_ends(observations, logs, here)
@@ -344,7 +344,7 @@ def experiments_step(
         keep(directory, time=turns)
     if "function" in only and not one:
         place = folder / ("function" if stands_for and here is plans else "")
-        function = compare_functions(small, names, place, stands_for=stands_for, say=say)
+        function = compare_functions(small, names, place, stands_for=stands_for, until_decided=not earlier, say=say)
         get_run_logger().info("%s", function.sentence)
         keep(directory, function=function)
     if "function" in only:

@@ -24,6 +24,7 @@ from tasks.launch.backend import LaunchedRun, Restarted
 from tasks.launch.logs import LogLine
 from tasks.publish.content.compared_code import describe_planned_code
 from tasks.publish.content.page_address import PublishedPage
+from tasks.publish.terminal.report import render_first_word
 from tasks.records.checkpoint_proof import CheckpointProof
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.convergence import ConvergenceRecord
@@ -37,6 +38,7 @@ from tasks.services.events import (
     Costing,
     Event,
     Explaining,
+    Judged,
     Launched,
     Logged,
     Planned,
@@ -135,6 +137,10 @@ class LiveView:
                 self._progressed(case, text)
             case Troubled(text):
                 self.console.print(escape_rich(text), style="red", soft_wrap=True)
+            case Judged(record, what_follows):
+                for line in render_first_word(record, self.console.width):
+                    self.console.print(line, soft_wrap=True)
+                self.console.print(escape(f"  {what_follows}"), style="dim", soft_wrap=True)
             case Converged(converged, place):
                 self.convergence.append((converged, place))
             case Compared(record, page, _):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from maxview_probe.observe.observation_files import BUFFERS, INSTRUCTIONS
 from questions.explain.live_buffers import Buffer, compare_memory, count_allocated, read_buffers
@@ -14,6 +14,7 @@ from questions.explain.profiles import GAP, ProfiledStep, compare_profiles, find
 from questions.explain.tensors import compare_tensors
 from questions.explain.touched_lines import add_commits, find_refs
 from tasks.diff.examine.new_functions import find_own_jits
+from tasks.experiments.kept_recordings import observe_or_keep
 from tasks.experiments.observe_arm import observe_arm, recorded_source
 from tasks.observe.shared_start import read_start
 from tasks.programs.compare_compiled import ProgramSide, compare_programs
@@ -63,6 +64,7 @@ def explain_plans(
     stands_for: str = "",
     function: FunctionComparison | None = None,
     states: Sequence[str] = (),
+    costs: bool = True,
 ) -> Explanation:
     """Observe both arms, with files below `folder`, and return their differences; a failure of an arm gives a note.
 
@@ -73,10 +75,14 @@ def explain_plans(
     stands_for: how the plans differ from those of the judged runs. If they do, memory and times are not examined.
     function: the answer of float64; the tensors are those of a step at which its results differ.
     states: the names of the states at which they do, "step 1"; by default the function's.
+    costs: examine memory and times, too.
     """
     began = time.monotonic()
     cycles = function is not None and bool(function.evaluated)  # of several functions; a profile has none of them
-    measured, steps = not stands_for and not cycles, choose_steps(states or (function.differing if function else ()))
+    measured, steps = (
+        costs and not stands_for and not cycles,
+        choose_steps(states or (function.differing if function else ())),
+    )
     found = Explanation(headline="")
     for step in steps:  # of a batch that does not take the changed path, all tensors may be equal
         first = observe(plans[0], names[0], folder / "baseline", None, step=step, profiled=measured, cycles=cycles)
@@ -120,9 +126,11 @@ def observe(
     """
     last = int(plan.config["steps"]) - 1
     profile = (min(PROFILED[0], last), min(PROFILED[1], last))
-    found = observe_arm(
-        plan, folder, start=start, evaluated=min(step, last), profile=profile if profiled else None, cycles=cycles
-    )
+    settings: dict[str, Any] = {"evaluated": min(step, last), "cycles": cycles}
+    if profiled or start is not None:  # times of another hour are no measure, and the other arm's arguments change
+        found = observe_arm(plan, folder, start=start, profile=profile if profiled else None, **settings)
+    else:
+        found = observe_or_keep(plan, folder, **settings)
     return ObservedArm(plan, name, folder, found)
 
 

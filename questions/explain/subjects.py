@@ -10,7 +10,7 @@ from typing import NamedTuple
 from questions.explain.explain_arms import Both, explain_plans, say_cost_of_explanation
 from tasks.experiments.recordings import FOLDER as EXPERIMENTS
 from tasks.experiments.recordings import read_plans
-from tasks.experiments.runnable_arms import plans_of
+from tasks.experiments.runnable_arms import has_other_cost, plans_of
 from tasks.metrics.table import METRICS
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.explanation import Explanation
@@ -61,7 +61,8 @@ def explain_comparison(record: ComparisonRecord, plans: Both[RunPlan], store: St
     names = (record.baseline.name, record.candidate.name)
     stands_for = record.function.stands_for if record.function and plans[0].target != record.target else ""
     folder = Path(directory.path) / FOLDER
-    return explain_plans(plans, names, folder, stands_for=stands_for, function=record.function)
+    costs = record.trained or "time" in record.asked or has_other_cost(record)
+    return explain_plans(plans, names, folder, stands_for=stands_for, function=record.function, costs=costs)
 
 
 def _answer(record: ComparisonRecord) -> str:

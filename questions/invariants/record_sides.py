@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Self
 
 from maxview_probe.inject import FORK_RUNS, INJECTED
 from tasks.experiments.observe_arm import end_after, make_run_folder, read_ended
-from tasks.experiments.recordings import IDENTITY
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import run_to_end, start_folder
 from tasks.launch.local.program_copy import copy_program
@@ -21,6 +20,7 @@ from tasks.records.plan import RunPlan
 from tasks.resolve.trainers import trainer_class
 from tasks.store.atomic import write_atomically
 
+IDENTITY = "plan-identity.txt"  # of the recorded plan
 BEFORE_LOG = "before.log"  # of a run that is resumed
 BATCHES = 2  # the second call shows which results are the next call's arguments
 FLAGS = "XLA_FLAGS"

@@ -42,6 +42,7 @@ def summarise_function(measured: Mapping[str, Any]) -> FunctionComparison:
         "devices": measured.get("devices", 1),
         "unmatched": tuple(measured.get("unmatched", ())),
         "evaluated": measured.get("evaluated", ""),
+        "is_until_decided": measured.get("until_decided", False),
     }
     if "error" in measured:
         return FunctionComparison(answer="not evaluated", sentence=f"not evaluated: {measured['error']}", **facts)

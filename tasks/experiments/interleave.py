@@ -13,6 +13,7 @@ from configs.verdict_rules import VerdictRules
 from maxview_probe.turns.turn_note import read_note, remove_note
 from tasks.diff.examine.circumstances import chance_of
 from tasks.diff.judge.program_time_rows import STATED, tolerance_of_program
+from tasks.experiments.kept_recordings import digest_recording
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.launch.local.process_group import build_environment
@@ -117,6 +118,7 @@ def run_turns(
         "tolerance": limits.tolerance,
         "least": limits.least,
         "limit_s": limits.limit_s,
+        "recorded": [digest_recording(recording) for recording in recordings],
     }
     if apart:
         settings["pythons"] = [[pythons[n], environments[n]] for n in (0, 1)]

@@ -30,6 +30,7 @@ def observe_arm(
     batches: int = 1,
     changed: Sequence[str] = (),
     cycles: bool = False,
+    timed: bool = True,
 ) -> Observation:
     """Run the plan's command until its step is recorded and profiled; return the record of the step's first call.
 
@@ -38,7 +39,7 @@ def observe_arm(
     start: folder of the other arm's `arguments.npz`, whose arrays replace this arm's arguments of the same meaning.
     tensors: evaluate the call `evaluated` operation by operation. profile: first and last call to profile. Calls count
     from 0. batches: number of calls whose batches are stored. changed: files of the checkout whose conditions are
-    watched. cycles: evaluate the loop's cycle in place of the step.
+    watched. cycles: evaluate the loop's cycle in place of the step. timed: time its trace and lowering.
     If the backend is not `local`, or if the trainer cannot start or has no training step, the record has a note.
     """
     if plan.backend != "local":
@@ -58,6 +59,7 @@ def observe_arm(
         root=moved.source or "",
         changed=list(changed),
         cycles=cycles,
+        timed=timed,
         function=plan.step[0] if plan.step else "",
         others=list(plan.step[1:]),
     )

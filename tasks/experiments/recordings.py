@@ -2,59 +2,54 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 
-from maxview_probe.inject import INJECTED
-from tasks.experiments.observe_arm import observe_arm, recorded_source
+from tasks.experiments.kept_recordings import PLAN, PROBE, observe_or_keep
+from tasks.experiments.observe_arm import recorded_source
 from tasks.ingest.log_causes import list_frames, with_cause, with_frame
 from tasks.ingest.run_record import read_run_log
 from tasks.launch.logs import read_exit_code
-from tasks.observe.recorder import read_observation
 from tasks.records.log_reading import RunReading
 from tasks.records.observation import Observation
 from tasks.records.plan import RunPlan
 from tasks.resolve.changed_code import changed_between
-from tasks.store.atomic import write_atomically
 from tasks.store.documents import model_from_json, read_document
-from tasks.store.json_records import model_to_json
 
 BATCHES = 20  # recorded batches; fewer if the run has fewer steps
 SIDES = ("baseline", "candidate")
 FOLDER = "experiments"  # in a comparison's folder
-IDENTITY = "plan-identity.txt"  # of the recorded plan
-PROBE = INJECTED.parent  # the recorder's own code
-PLAN = "plan.json"  # the recorded plan
 
 type Both[T] = tuple[T, T]
 
 
-def record_arms(plans: Both[RunPlan], folders: Both[Path]) -> Both[Observation]:
-    """Return the observations of both steps; start only the arms whose step is not recorded in its folder."""
+def record_arms(plans: Both[RunPlan], folders: Both[Path], *, timed: bool = False) -> Both[Observation]:
+    """Return the observations of both steps; start only the arms whose step is not recorded in its folder.
+
+    timed: with times of trace and lowering, which belong to one hour.
+    """
     changed = changed_between(*plans)
     files = changed.files if changed else ()
     with ThreadPoolExecutor(len(plans)) as pool:
-        left, right = pool.map(record_arm, plans, folders, repeat(files))
+        left, right = pool.map(partial(record_arm, timed=timed), plans, folders, repeat(files))
     return left, right
 
 
 def record_again(plan: RunPlan, folder: Path) -> Observation:
     """Return the observation of one more process of the baseline, whose step is recorded below the same folder."""
-    return record_arm(plan, folder / "again")
+    return record_arm(plan, folder / "again", shared=False)
 
 
-def record_arm(plan: RunPlan, folder: Path, changed: Sequence[str] = ()) -> Observation:
-    """Return the observation of a plan's step: the recorded one, else a new one, for which its trainer starts."""
-    wanted = " ".join((plan.identity, *plan.step))
-    identity, kept = folder / IDENTITY, folder / PLAN
-    if identity.is_file() and identity.read_text(encoding="utf-8") == wanted:
-        return read_observation(folder, plan.arm)
+def record_arm(
+    plan: RunPlan, folder: Path, changed: Sequence[str] = (), *, shared: bool = True, timed: bool = False
+) -> Observation:
+    """Return the observation of a plan's step: the recorded one, else a new one, for which its trainer starts.
+
+    shared: a recording of another page may be used. timed: see `record_arms`.
+    """
     batches = min(BATCHES, int(plan.config["steps"]))
-    found = observe_arm(plan, folder, tensors=False, batches=batches, changed=changed)
-    if found.step is not None:
-        write_atomically(kept, model_to_json(plan))
-        write_atomically(identity, wanted)
-    return found
+    return observe_or_keep(plan, folder, shared=shared, timed=timed, tensors=False, batches=batches, changed=changed)
 
 
 def read_plans(folder: Path) -> Both[RunPlan] | None:

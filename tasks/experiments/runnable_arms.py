@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
+from tasks.metrics.program_metrics import MEMORY
+from tasks.metrics.time_metrics import PROGRAM_TIME
+from tasks.records.compared_case import ComparisonRecord
 from tasks.records.plan import RunPlan
 from tasks.records.run import RunRecord
 
@@ -32,3 +35,9 @@ def wants_explanation(comparison: str) -> bool:
         return load_comparison(comparison).explain == "auto"
     except ConfigError:  # the file is missing or invalid here
         return False
+
+
+def has_other_cost(record: ComparisonRecord) -> bool:
+    """Return whether the programs' time or memory is better or worse."""
+    costs = (PROGRAM_TIME.name, MEMORY.name)
+    return any(row.verdict in ("regressed", "improved") for row in record.rows if row.metric in costs)

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,17 @@ from typing import Any
 import psutil
 
 from configs.environment import pass_on
+from configs.installed import digest_files, installed_versions
 from tasks.experiments.cycles import evaluated_recordings, have_cycles, name_gaps, say_evaluated
 from tasks.experiments.function_figures import summarise_function
+from tasks.experiments.kept_recordings import PROBE, describe_machine, digest_recording
 from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import SIDES, Both, name_problem, record_arms
 from tasks.experiments.run_inside import Say, run_inside
 from tasks.records.function import FunctionComparison
 from tasks.records.observation import Observation
 from tasks.records.plan import RunPlan
+from tasks.resolve.plans import hash_identity
 from tasks.resolve.stand_ins import is_on_cpu
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.store import Store
@@ -26,7 +29,7 @@ from tasks.store.store import Store
 PATIENCE_S = 900.0
 SHOWN = 3  # sentences on what was not evaluated
 ARRAYS = 12  # float64 arrays of the state's size that exist at once: both arms, four chains, their results
-COPIES = 4  # further ones on each device while a program runs: its arguments, results and temporaries
+COPIES = 8  # further ones on each device while two programs run: their arguments, results and temporaries
 RESULT, SETTINGS, OUTPUT = "function.json", "function-settings.json", "function.log"
 GIB = 1 << 30
 
@@ -59,12 +62,14 @@ def compare_functions(
     recordings: Both[Path] | None = None,
     *,
     stands_for: str = "",
+    until_decided: bool = False,
     say: Say = lambda text: None,
 ) -> FunctionComparison:
     """Return whether both plans' steps compute one function; the answer is *not evaluated* with a sentence if not.
 
     plans: of runs on this machine's processors. The measured distances stay in `folder`; with these, a second
-    call measures nothing. recordings: folders of the recorded steps; None: below `folder`.
+    call with equal recordings measures nothing. recordings: folders of the recorded steps; None: below `folder`.
+    until_decided: end at the first steps if their results differ; runs also need the band of rounding.
     stands_for: how the plans differ from those of the runs, added to the sentence.
     say: called with each line of progress.
     """
@@ -72,11 +77,18 @@ def compare_functions(
     elsewhere = next((plan for plan in plans if not is_on_cpu(plan)), None)
     if elsewhere is not None:
         return refuse(f"{elsewhere.arm} runs on {elsewhere.target}, and float64 needs a program for a processor")
-    identity = " ".join((plans[0].identity, plans[1].identity, *plans[0].step))
+    recordings = recordings or (folder / SIDES[0], folder / SIDES[1])
     try:
-        if not (result.exists() and json.loads(result.read_text(encoding="utf-8")).get("plans") == identity):
-            recordings = recordings or (folder / SIDES[0], folder / SIDES[1])
-            measure_functions(plans, names, recordings, result, identity, say)
+        observations = record_arms(plans, recordings)
+        if problem := name_problem(observations, names):
+            raise ValueError(problem)
+        identity = identify_evaluation(plans, recordings)
+        known = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+        if known.get("plans") != identity or (known.get("until_decided") and not until_decided):
+            measured = measure_functions(
+                plans, observations, names, recordings, result, say, until_decided=until_decided
+            )
+            write_atomically(result, json.dumps(measured | {"plans": identity}))
         found = summarise_function(json.loads(result.read_text(encoding="utf-8")))
         sentence = f"{found.sentence}; {stands_for}" if stands_for else found.sentence
         return found.replace(stands_for=stands_for, sentence=sentence)
@@ -84,35 +96,61 @@ def compare_functions(
         return refuse(str(error))
 
 
+def identify_evaluation(plans: Both[RunPlan], recordings: Both[Path]) -> str:
+    """Return a digest of all that an evaluation depends on: both recordings, its code, its packages, the machine."""
+    facts = {
+        "plans": [plan.identity for plan in plans],
+        "step": plans[0].step,
+        "recordings": [digest_recording(recording) for recording in recordings],
+        "code": digest_files(PROBE, PROBE.rglob("*.py")),
+        "packages": installed_versions(),
+        "machine": describe_machine(),
+    }
+    return hash_identity(facts)
+
+
 def measure_functions(
-    plans: Both[RunPlan], names: Both[str], recordings: Both[Path], result: Path, identity: str, say: Say
-) -> None:
-    """Record both steps and run the experiment; write its JSON object. Raises ValueError with a sentence."""
-    observations = record_arms(plans, recordings)
-    if problem := name_problem(observations, names):
-        raise ValueError(problem)
+    plans: Both[RunPlan],
+    observations: Both[Observation],
+    names: Both[str],
+    recordings: Both[Path],
+    result: Path,
+    say: Say,
+    *,
+    until_decided: bool,
+) -> dict[str, Any]:
+    """Return the JSON object of the experiment on both recorded steps. Raises ValueError with a sentence."""
     needed, free = estimate_bytes(observations), psutil.virtual_memory().available
     if needed > free:
         there = f"{free / GIB:.1f} GiB are free: choose a smaller model with --model"
         raise ValueError(f"float64 needs about {needed / GIB:.1f} GiB of memory, {there}")
     say(f"float64 needs about {needed / GIB:.1f} GiB of memory, and {free / GIB:.1f} GiB are free")
-    found = evaluate_loops(observations, recordings, result, names, steps=int(plans[0].config["steps"]), say=say)
-    roots = [_root(*one) for one in zip(plans, recordings, strict=True)]
-    write_atomically(result, json.dumps(found | {"plans": identity, "roots": roots}))
+    steps = int(plans[0].config["steps"])
+    found = evaluate_loops(observations, recordings, result, names, steps=steps, say=say, until_decided=until_decided)
+    return found | {"roots": [_root(*one) for one in zip(plans, recordings, strict=True)]}
 
 
 def evaluate_loops(
-    observations: Both[Observation], recordings: Both[Path], result: Path, names: Both[str], *, steps: int, say: Say
+    observations: Both[Observation],
+    recordings: Both[Path],
+    result: Path,
+    names: Both[str],
+    *,
+    steps: int,
+    say: Say,
+    until_decided: bool = False,
 ) -> dict[str, Any]:
     """Evaluate the cycles of both loops, or their steps alone; return the JSON object with what was not evaluated."""
     devices, cycles = max(one.devices for one in observations), have_cycles(observations)
     folders = evaluated_recordings(observations, recordings, cycles=cycles)
-    evaluate_function(folders, result, devices=devices, steps=steps, say=say)
+    made_by = hash_identity({"packages": installed_versions(), "machine": describe_machine()})
+    settings = {"curve_steps": steps, "until_decided": until_decided, "made_by": made_by}
+    evaluate_function(folders, result, settings, devices=devices, say=say)
     found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
     why = ""
     if cycles and "error" in found:
         why, cycles = f"the whole cycle of the loop was not evaluated: {found['error']}", False
-        evaluate_function(recordings, result, devices=devices, steps=steps, say=say)
+        evaluate_function(recordings, result, settings, devices=devices, say=say)
         found = json.loads(result.read_text(encoding="utf-8"))
     gaps = name_gaps(observations, cycles=cycles) + [why] * bool(why)
     if "error" in found and gaps:  # of a step alone, which is no step
@@ -144,15 +182,17 @@ def _count(shape: Sequence[int]) -> int:
     return size
 
 
-def evaluate_function(recordings: Both[Path], result: Path, *, devices: int, steps: int, say: Say) -> None:
+def evaluate_function(
+    recordings: Both[Path], result: Path, settings: Mapping[str, Any], *, devices: int, say: Say
+) -> None:
     """Run the experiment in a process with JAX, which writes its JSON object to `result`.
 
-    steps: number of steps of the runs, chained for the band of rounding. Raises ValueError if the process fails.
+    settings: further fields of `FunctionSettings`. Raises ValueError if the process fails.
     """
     folder = result.parent
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {"baseline": str(recordings[0]), "candidate": str(recordings[1]), "curve_steps": steps}
-    (folder / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+    given = {"baseline": str(recordings[0]), "candidate": str(recordings[1]), **settings}
+    (folder / SETTINGS).write_text(json.dumps(given), encoding="utf-8")
     environment = pass_on(os.environ) | {
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",

@@ -77,6 +77,7 @@ class FunctionComparison(Frozen):
     not_evaluated: tuple[str, ...] = ()  # why "same" cannot be said although the results agree, a sentence each
     evaluated: str = ""  # the functions of the loops that were evaluated, and the others; empty: the steps alone
     stands_for: str = ""  # how the evaluated programs differ from the runs': another model or device
+    is_until_decided: bool = False  # whether it ended at the first steps, whose results differ
     devices: int = 1
     seconds: float = 0.0
     peak_gib: float = 0.0

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType
 
@@ -55,7 +56,12 @@ def _modules(root: Path) -> Iterator[tuple[str, str]]:
             if path.suffix != ".py":
                 yield name, _hash(path.read_bytes())
                 continue
-            yield name, _hash(repr(_describe(_compile(path.read_text("utf-8")))).encode("utf-8", "surrogateescape"))
+            yield name, _digest_module(path.read_text("utf-8"))
+
+
+@lru_cache(maxsize=2048)  # two versions share most modules
+def _digest_module(text: str) -> str:
+    return _hash(repr(_describe(_compile(text))).encode("utf-8", "surrogateescape"))
 
 
 def _compile(text: str) -> CodeType:

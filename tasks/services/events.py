@@ -119,6 +119,13 @@ class Compared(NamedTuple):
     flow_run: str  # id of the flow run that made the comparison
 
 
+class Judged(NamedTuple):
+    """A case has its first word: its cause is still searched, or its runs are still to be trained."""
+
+    record: ComparisonRecord
+    what_follows: str
+
+
 class Converged(NamedTuple):
     """The seeds of a case were compared, and the page was published at the address `page`."""
 
@@ -135,7 +142,7 @@ class Answered(NamedTuple):
 
 type Event = (
     Costing | Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Replanned | Explaining
-    | Progressed | Troubled | Compared | Converged | Answered
+    | Progressed | Troubled | Judged | Compared | Converged | Answered
 )  # fmt: skip
 
 

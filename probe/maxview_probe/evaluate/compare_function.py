@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from maxview_probe.evaluate.conditions import (
 )
 from maxview_probe.evaluate.match import ArrayOrigin, find_layer_axes, match
 from maxview_probe.evaluate.recorded_step import RecordedStep, Slot, mlir_context
-from maxview_probe.evaluate.run_program import RunnableProgram
+from maxview_probe.evaluate.run_program import KeptPrograms, RunnableProgram, run_at_once
 from maxview_probe.evaluate.sweep import Sweep, SweptArm
 from maxview_probe.evaluate.widen import as_run, widen_program
 
@@ -46,6 +47,7 @@ LONGER = 0.01  # share by which the updates of one more chain are longer: how mu
 PARTED, LAST_BITS = 4.0, 4 * 2.0**-24
 DIFFERENT = 1e-9  # relative difference of all results together that ends the search for a step that differs
 LOSS = "loss"
+KEPT = "programs"  # in the baseline's recording
 _FLOAT = re.compile(r"[x<](bf16|f8\w+|f16|f32|f64)>")
 
 
@@ -58,6 +60,10 @@ class FunctionSettings:
     curve_steps: int = 0  # steps of the chains that give the band of rounding and the late state; 0: none
     curve_s: float = 20.0  # seconds after which these chains end
     sweep_s: float = 20.0  # seconds for states that no run reached
+    made_by: str = (
+        ""  # tells compiler and processor: the baseline's compiled programs stay in its recording; "": they go
+    )
+    until_decided: bool = False  # end at the first steps if their results differ: no later state changes that answer
 
 
 @dataclass(frozen=True)
@@ -95,15 +101,20 @@ class PreparedArm:
     """One arm's step, compiled as it is and in float64, with the arguments of its first call."""
 
     def __init__(
-        self, step: RecordedStep, first: Sequence[np.ndarray], batches: Callable[[int], dict[int, Any]], wide: WideText
+        self,
+        step: RecordedStep,
+        first: Sequence[np.ndarray],
+        batches: Callable[[int], dict[int, Any]],
+        wide: WideText,
+        kept: KeptPrograms | None = None,
     ):
         self.step, self.first, self.batches = step, list(first), batches
         with mlir_context():
             plain = as_run(step.text)
         with ThreadPoolExecutor(2) as pool:  # the compiler does not hold Python's lock
             both = (
-                pool.submit(RunnableProgram, plain, step.devices),
-                pool.submit(RunnableProgram, wide.text, step.devices, quickly=True),
+                pool.submit(RunnableProgram, plain, step.devices, kept=kept),
+                pool.submit(RunnableProgram, wide.text, step.devices, quickly=True, kept=kept),
             )
         self.plain, self.wide = (one.result() for one in both)
         self.swept = SweptArm(self.wide, wide.own)
@@ -146,7 +157,9 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
     say("compiling both steps, as they are and in float64")
     texts = widen_both(steps)
     with naming("baseline"):
-        baseline = PreparedArm(steps[0], steps[0].first, steps[0].batch, texts[0])
+        made_by = settings.made_by
+        kept = KeptPrograms(Path(settings.baseline) / KEPT, made_by) if made_by else None
+        baseline = PreparedArm(steps[0], steps[0].first, steps[0].batch, texts[0], kept)
 
     def batches(number: int) -> dict[int, Any]:
         theirs = [*steps[0].first]
@@ -184,6 +197,8 @@ def compare_steps(settings: FunctionSettings, say: Callable[[str], None]) -> dic
         lost = ", ".join(found["lost_state"][:3])
         raise ValueError(f"only one arm's loop carries {lost} from cycle to cycle: their states differ")
     found |= {"types": list_float_types(step.text for step in steps), "devices": max(step.devices for step in steps)}
+    if settings.until_decided and any(differ(one["results"]) for one in states):
+        return found | {"until_decided": True}
     if settings.curve_steps:
         say(f"running {settings.curve_steps} steps for the band of rounding")
 
@@ -241,7 +256,9 @@ def run_both(
         for arm, given in ((baseline, first), (candidate, other))
         for program in (arm.plain, arm.wide)
     ]
-    return zip(*chains, strict=False)
+    devices = max(baseline.step.devices, candidate.step.devices)
+    while True:
+        yield tuple(run_at_once([partial(next, chain) for chain in chains], devices=devices))
 
 
 def _curves(
@@ -265,6 +282,7 @@ def _curves(
     running = {name: arm.chain(arm.plain, first) for name, (arm, first) in chains.items()}
     chains["longer"] = chains["baseline"]
     running["longer"] = baseline.chain(baseline.plain, baseline.first, longer=LONGER)
+    devices = max(baseline.step.devices, candidate.step.devices)
     places = {name: loss_of(arm.step.outputs) for name, (arm, _) in chains.items()}
     curves.update({name: [] for name in chains})
     state, spent = list(baseline.first), 0.0
@@ -275,8 +293,8 @@ def _curves(
         if number in between:
             compare_at(f"step {number}", state)
         began = time.monotonic()
-        for name, chain in running.items():
-            results = next(chain)
+        every = run_at_once([partial(next, chain) for chain in running.values()], devices=devices)
+        for name, results in zip(running, every, strict=True):
             if (place := places[name]) is not None:
                 curves[name].append(float(results[place]))
             if name == "baseline":
@@ -297,7 +315,7 @@ def _curves(
                 return
 
 
-def differ(results: Sequence[dict[str, Any]]) -> bool:
+def differ(results: Sequence[Any]) -> bool:
     """Return whether all results together differ in float64 by more than rounding does."""
     gaps = [(row["float64"] or 0.0, row["norm"] or 0.0) for row in results if "float64" in row]
     return math.hypot(*(gap for gap, _ in gaps)) > DIFFERENT * math.hypot(*(norm for _, norm in gaps))

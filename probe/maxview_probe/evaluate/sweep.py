@@ -7,6 +7,7 @@ milliseconds, because both programs are compiled already.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from maxview_probe.evaluate.conditions import Condition, read_ways
 from maxview_probe.evaluate.limits import SAME
 from maxview_probe.evaluate.match import ArrayOrigin
 from maxview_probe.evaluate.recorded_step import Slot
-from maxview_probe.evaluate.run_program import RunnableProgram
+from maxview_probe.evaluate.run_program import RunnableProgram, run_at_once
 
 GRID = (0, 1, 2, 5)  # counters, and these times powers of ten
 FURTHEST, AT_LEAST = 10, 1_000_000  # counters reach this many times the planned steps, and this number
@@ -204,7 +205,11 @@ class Sweep:
 
         Distances are over the values that are finite in both.
         """
-        left, right = self.arms[0].run(given), self.arms[1].run(self.translate(given))
+        theirs_given = self.translate(given)
+        devices = max(len(arm.program.devices) for arm in self.arms)
+        left, right = run_at_once(
+            [partial(self.arms[0].run, given), partial(self.arms[1].run, theirs_given)], devices=devices
+        )
         noisy: Arrays | None = None
         rows = []
         for n, (slot, source) in enumerate(zip(self.slots, self.sources, strict=True)):

@@ -54,7 +54,8 @@ def watch_lines(settings_file: str) -> bool:
     try:
         with open(settings_file, encoding="utf-8") as file:
             settings = json.load(file)
-        importlib.import_module("maxview_probe.observe.ran_lines").begin(settings, os.path.dirname(settings_file))
+        for name in ("read_files", "ran_lines"):
+            importlib.import_module(f"maxview_probe.observe.{name}").begin(settings, os.path.dirname(settings_file))
         return bool(settings.get("lines_only"))
     except Exception as error:
         sys.stderr.write(f"[maxview] no lines are noted: {type(error).__name__}: {error}\n")

@@ -124,6 +124,7 @@ class RecorderSettings:
     profile: tuple[int, int] | None = None  # first and last call to profile, counted from 0; None: no profile
     batches: int = 1  # number of calls whose batches are stored; the first call's is in ARGUMENTS
     skipped: int = 0  # calls of the step before the first one that counts
+    timed: bool = True  # time the step's trace and lowering
     runs: bool = True  # False: the step's program returns zeros, which spares its compile
     function: str = ""  # name of the function to record in place of the step; "": the step
     others: tuple[str, ...] = ()  # further functions of the step: without one of them there is no cycle

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from maxview_probe.observe import bits, jaxprs, ran_lines
+from maxview_probe.observe import bits, jaxprs, ran_lines, read_files
 from maxview_probe.observe import observation_files as files
 from maxview_probe.observe.cycle import Cycle, NoCycle
 from maxview_probe.observe.empty_program import empty
@@ -357,7 +357,9 @@ class StepObserver:
             with self.guarded("the cycle cannot be written"):
                 self.write_cycle()
         ran_lines.write()
-        if self.settings.runs and self.settings.profile is None and self.front_end is not None:
+        read_files.write()
+        is_timed = self.settings.timed and self.settings.runs and self.settings.profile is None
+        if is_timed and self.front_end is not None:
             with self.guarded("the step cannot be traced again"), self.tape.paused():
                 self.record["front_end"] = self.front_end.measure()
         files.write_json(self.settings.folder / files.OBSERVATION, self.record)

@@ -45,6 +45,7 @@ class TurnsSettings:
     least: float
     # each arm's Python and environment, if the arms need two processes; None: both run in this process
     pythons: tuple[tuple[str, dict[str, str]], tuple[str, dict[str, str]]] | None = None
+    recorded: tuple[str, ...] = ()  # digests of both recordings: a result is of these
 
 
 @dataclass(frozen=True)

@@ -91,9 +91,9 @@ class Kept(Frozen):
         return tuple(kind for kind in ("function", "time") if self.best(kind) is not None)
 
 
-def rank(measurement: Measurement) -> tuple[bool, int, float, str]:
+def rank(measurement: Measurement) -> tuple[bool, int, bool, float, str]:
     """Return a key that is larger for a more precise measurement of a kind; for equally precise ones, a later one."""
-    width, answer = 0.0, 0
+    width, answer, is_whole = 0.0, 0, True
     if measurement.time is not None and measurement.time.wall is not None:
         wall = measurement.time.wall
         width = _log(wall.high) - _log(wall.low)
@@ -101,9 +101,10 @@ def rank(measurement: Measurement) -> tuple[bool, int, float, str]:
         width = measurement.host.wall.high - measurement.host.wall.low
     if measurement.function is not None:
         answer = ANSWERS.index(measurement.function.answer)
+        is_whole = not measurement.function.is_until_decided
     if measurement.data is not None:
         answer = (measurement.data.are_equal is not None) + 2 * (measurement.data.kind == "other")
-    return not measurement.problem, answer, -width, measurement.made
+    return not measurement.problem, answer, is_whole, -width, measurement.made
 
 
 def _log(ratio: float) -> float:

@@ -100,14 +100,7 @@ def render_brief(
     bars: draw the levels of step times also as bars. full: the whole report follows, so `--full` is not named.
     """
     brief = make_brief(record)
-    word = OUTCOMES[brief.outcome]
-    head = f"{word.sign} {brief.word.upper()}"
-    title = f"{head}   {brief.title}"
-    title += f"   {duration}" if duration and len(f"{title}   {duration}") <= width else ""
-    first, *others = textwrap.wrap(title, width, subsequent_indent="  ", break_on_hyphens=False)
-    lines = [Text(first, style=word.style), *map(Text, others)]
-    lines[0].stylize("default not bold", len(head))
-    lines += _fold(f"{brief.sentence} {brief.sure}".rstrip(), width)
+    lines = [*_title(brief, width, duration), *_fold(f"{brief.sentence} {brief.sure}".rstrip(), width)]
     lines += _fold(brief.evaluated, width) if brief.evaluated else []
     lines += _fold(brief.not_tried, width) if brief.not_tried else []
     lines += _fold(brief.gate, width) if brief.gate else []
@@ -135,6 +128,23 @@ def render_brief(
         *lines,
         *(Text(" " * indent + _cut(line, width - indent), style=styles.get(line[0], "dim")) for line in brief.edit),
     ]
+
+
+def render_first_word(record: ComparisonRecord, width: int) -> list[Text]:
+    """Return the verdict's line and its sentence, for the time in which its cause is searched."""
+    brief = make_brief(record)
+    return [*_title(brief, width), *_fold(brief.sentence, width)]
+
+
+def _title(brief: Brief, width: int, duration: str = "") -> list[Text]:
+    word = OUTCOMES[brief.outcome]
+    head = f"{word.sign} {brief.word.upper()}"
+    title = f"{head}   {brief.title}"
+    title += f"   {duration}" if duration and len(f"{title}   {duration}") <= width else ""
+    first, *others = textwrap.wrap(title, width, subsequent_indent="  ", break_on_hyphens=False)
+    lines = [Text(first, style=word.style), *map(Text, others)]
+    lines[0].stylize("default not bold", len(head))
+    return lines
 
 
 def _fold(text: str, width: int, label: str = "", style: str = "") -> list[Text]:

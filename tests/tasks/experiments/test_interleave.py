@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tasks.experiments import kept_recordings
 from tasks.experiments import run_inside as module
 from tasks.experiments.interleave import TurnLimits, interleave, limits_of, python_of, read_result
-from tasks.experiments.recordings import IDENTITY
 from tasks.records.observation import Observation
 from tasks.records.plan import RunPlan
 from tests.wording.sentences import Wording
@@ -32,8 +32,10 @@ def make_plan(arm: str, **changes: Any) -> RunPlan:
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Callable[..., Path]:
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """recorded(baseline={…}, candidate={…}): the folder with two recordings that need no trainer."""
+
+    monkeypatch.setattr(kept_recordings, "is_current", lambda *_, **__: True)
 
     def make(**sides: dict[str, Any]) -> Path:
         for side, changes in sides.items():
@@ -41,7 +43,6 @@ def recorded(tmp_path: Path) -> Callable[..., Path]:
             folder.mkdir()
             observation = Observation(**({"step": "train_step", "platform": "cpu", "devices": 1} | changes))
             (folder / "observation.json").write_text(observation.model_dump_json())
-            (folder / IDENTITY).write_text(side)
         return tmp_path
 
     return make
