@@ -72,12 +72,12 @@ class RunnableProgram:
             build.device_assignment = DeviceAssignment.create(np.arange(devices).reshape(1, devices))
             build.allow_spmd_sharding_propagation_to_output = [False]
             build.allow_spmd_sharding_propagation_to_parameters = [False]
-        place = DeviceList(tuple(self.devices))
+        self.place = DeviceList(tuple(self.devices))
         kept = kept if devices == 1 else None
-        self.executable: Any = kept.load(text, place, quickly=quickly) if kept is not None else None
+        self.executable: Any = kept.load(text, self.place, quickly=quickly) if kept is not None else None
         if self.executable is None:
             try:
-                self.executable = get_backend(platform).compile_and_load(text.encode(), place, options)
+                self.executable = get_backend(platform).compile_and_load(text.encode(), self.place, options)
             except jax.errors.JaxRuntimeError as error:
                 raise ValueError(f"the program does not compile here: {str(error).partition(chr(10))[0]}") from error
             if kept is not None:
