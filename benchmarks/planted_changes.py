@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
+STRANGER = Path(__file__).parent / "plants/stranger_trainer"
 LAYERS, ATTENTION = "model/decoder/layers.py", "model/decoder/attention.py"
 DECODER, PRODUCTS = "model/decoder/decoder_linen.py", "model/decoder/contraction.py"
 EXPERTS, LOSS = "model/decoder/experts.py", "model/train/loss.py"
@@ -41,6 +42,8 @@ class PlantedChange(NamedTuple):
     case: str = "16_f32_exact"
     set: tuple[str, ...] = ()  # further settings of both arms
     target: str = "cpu"
+    arm: str = "linen"  # both arms' trainer: "linen" or "nnx"
+    script: str = ""  # both arms' script of the stranger's trainer, which has the file; "": our trainer
 
 
 NORM, MEAN_LOSS = "normed = (wide *", "loss = jnp.sum((log"
@@ -253,9 +256,14 @@ PLANTED = (
 )  # fmt: skip
 
 
+def source_of(change: PlantedChange) -> Path:
+    """Return the folder of the trainer's source."""
+    return STRANGER if change.script else ROOT
+
+
 def edit(change: PlantedChange) -> str:
     """Return the text of the changed file. Raises ValueError if the text to replace does not occur once."""
-    text = (ROOT / change.file).read_text(encoding="utf-8")
+    text = (source_of(change) / change.file).read_text(encoding="utf-8")
     if text.count(change.old) != 1:
         raise ValueError(f"{change.file}: has {text.count(change.old)} times: {change.old}")
     return text.replace(change.old, change.new)
@@ -263,7 +271,11 @@ def edit(change: PlantedChange) -> str:
 
 def plant(change: PlantedChange, tree: Path) -> Path:
     """Copy the trainer's source into the folder `tree`, with a planted change; return `tree`."""
-    for package in ("configs", "model"):
-        shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+    left_out = shutil.ignore_patterns("__pycache__")
+    if change.script:
+        shutil.copytree(STRANGER, tree, ignore=left_out)
+    else:
+        for package in ("configs", "model"):
+            shutil.copytree(ROOT / package, tree / package, ignore=left_out)
     (tree / change.file).write_text(edit(change), encoding="utf-8")
     return tree
