@@ -63,10 +63,6 @@ REPORTED = (
         "segments are not masked", ATTENTION, "    if segment_ids_BL is None:\n        return causal_BLS\n",
         "    if True:\n        return causal_BLS\n", "return causal_BLS & (", PACKED,
     ),
-    PlantedChange(
-        "shared heads in another order", ATTENTION, "jnp.repeat(x_BSGK, heads // x_BSGK.shape[2], axis=2)",
-        "jnp.tile(x_BSGK, (1, 1, heads // x_BSGK.shape[2], 1))", "return x_BSGK if", set=("base_num_kv_heads=2",),
-    ),
     of_nnx(
         "the shared key of latent attention is not rotated", LAYERS,
         "jnp.repeat(rotary(rope_key_BLK[:, :, None, :], context), heads, axis=2)",
@@ -111,6 +107,10 @@ REPORTED = (
     PlantedChange(
         "z-loss in the gradient alone", LOSS, "((softmax_BLW - (",
         "((softmax_BLW * (1 + 2e-4 * log_normalizer_BL[:, :, None]) - (", "lm_loss = cross_entropy(",
+    ),
+    PlantedChange(
+        "logits capped at 30", LOSS, 'jnp.einsum("BLE,EV->BLV", x_BLE, kernel_EV)',
+        '30.0 * jnp.tanh(jnp.einsum("BLE,EV->BLV", x_BLE, kernel_EV) / 30.0)', "logits_BLV = 30.0",
     ),
     # dropout
     of_nnx(

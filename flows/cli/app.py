@@ -211,6 +211,10 @@ def read_restoring(options: list[str], typed: list[str]) -> list[str]:
 
 def take_option(options: list[str], name: str) -> str | None:
     """Remove an option with its value from the words, and return the value; None if it is not there."""
+    joined = next((word for word in options if word.startswith(f"{name}=")), None)
+    if joined is not None:  # a value that begins with dashes is typed so
+        options.remove(joined)
+        return joined.partition("=")[2]
     if name not in options:
         return None
     at = options.index(name)

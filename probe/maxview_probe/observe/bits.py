@@ -54,7 +54,10 @@ def to_bits(array: Any) -> Any:
 def from_bits(bits: Any, like: Any) -> Any:
     """Undo `to_bits`: return an array with the dtype and, for JAX arrays, the sharding of `like`. No typed keys."""
     values = bits.view(like.dtype) if np.dtype(like.dtype).kind == "V" else bits.astype(like.dtype)
-    return jax.device_put(values, like.sharding) if isinstance(like, jax.Array) else values
+    if not isinstance(like, jax.Array):
+        return values
+    # a step for several devices moves arrays without a device of their own there, and refuses any other
+    return jax.device_put(values, like.sharding if like.committed else None)
 
 
 def measure_array(array: Any) -> list[Any]:

@@ -24,7 +24,7 @@ _COLLECTIVES = frozenset({
 _COMBINING = _COLLECTIVES - {"axis_index", "pbroadcast", "pcast", "pvary"}  # the parts of several devices
 _PRODUCTS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"})
 REMAT = frozenset({"remat", "remat2", "checkpoint"})
-LIKELY_NAME = "train_step"
+LIKELY_NAME, MIN_WEIGHTS = "train_step", 2
 _OF_JAX = re.compile(r"/jax/_src/(?:numpy|nn|random|scipy|lax|image|pallas/hlo_interpreter)\b")
 
 
@@ -136,11 +136,15 @@ def is_step(name: str, jaxpr: Any) -> bool:
 
     It has matrix products, convolutions or the name LIKELY_NAME, and at least half of its floating-point arrays
     among the arguments match a result in type and shape (new weights or gradients). Arrays of one type and shape may
-    count once: gradients are fewer than the weights and moments of the state that the function is given.
+    count once: gradients are fewer than the weights and moments of the state that the function is given. Fewer suffice
+    if all arrays that it returns match: plain gradient descent on few weights has more arrays of the batch than of the
+    state.
     """
     given, made = _floats(jaxpr.invars), _floats(jaxpr.outvars)
-    matched = given & made
-    if not given or (matched.total() * 2 < given.total() and len(matched) * 2 < len(given)):
+    matches = given & made
+    is_update = matches == made and matches.total() >= MIN_WEIGHTS
+    is_half = matches.total() * 2 >= given.total() or len(matches) * 2 >= len(given)
+    if not given or not (is_update or is_half):
         return False
     return name == LIKELY_NAME or has_products(jaxpr)
 
