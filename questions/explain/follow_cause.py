@@ -24,7 +24,7 @@ def follow_cause(record: ComparisonRecord) -> NextStep | None:
         return step
     if step.kind not in ("by hand", "explain", "look"):
         return step
-    before = f"If this is not intended, its cause is {explained.root.file}:{explained.root.line}."
+    before = f"If this is not intended, its cause is {explained.root.cause}."
     if step.kind == "look":
         return step.replace(before=before, purpose="This command shows your changes")
     return _look_at(before, explained.commit_of_root)

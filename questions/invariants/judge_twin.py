@@ -33,6 +33,7 @@ def judge_twin(twin: Twin, case: str, measured: Mapping[str, Any]) -> TwinResult
         return _judge_exact(twin, case, measured)
     facts: dict[str, Any] = {"seconds": measured.get("seconds", 0.0), "change": measured.get("change", "")}
     facts["digests"] = tuple(measured.get("digests", ()))
+    facts["unread"] = measured.get("unread", {})
     if infinite := next((rows for _, rows in states if any(map(_is_broken, rows))), None):
         broken = next(row for row in infinite if _is_broken(row))
         sentence = f"{name_result(broken['role'], broken['meaning'])} is NaN or infinite in float64"

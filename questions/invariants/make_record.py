@@ -1,12 +1,13 @@
 """Makes the record of invariants for one request: plans, evaluates, and looks for the first tensor that differs."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from configs.questions import find_functions
-from questions.invariants.evaluate_twins import LANES, Say, evaluate_twins, plant_changes
+from questions.invariants.dropped_arguments import find_dropped
+from questions.invariants.evaluate_twins import LANES, Say, evaluate_twins, plant_changes, sides_of_pair
 from questions.invariants.invariants_options import InvariantsOptions
 from questions.invariants.twin_files import Twin
 from questions.invariants.twin_plans import (
@@ -17,6 +18,8 @@ from questions.invariants.twin_plans import (
     plan_twins,
 )
 from questions.invariants.twin_records import MARKS, InvariantsRecord, Planted, TwinResult
+from tasks.experiments.observe_arm import recorded_source
+from tasks.records.observation import PROGRAM
 from tasks.resolve.plans import hash_identity
 
 EXPLAINED = "explained"
@@ -44,7 +47,8 @@ def make_record(
     broken = [one for one in results if one.answer == "another"]
     for one in broken[:MAX_EXPLAINED]:
         say(f"looking for the first tensor of {one.title}")
-        first = find_first(by_name[one.twin, one.case], folder / EXPLAINED, one.states)
+        pair = by_name[one.twin, one.case]
+        first = find_first(pair, folder / EXPLAINED, one.states) or find_place_of_unread(pair, folder, one.unread)
         found[one.twin, one.case] = one.replace(first=first)
     results = [found[pair.twin.name, pair.case] for pair in pairs]
     planted: list[Planted] = []
@@ -71,6 +75,17 @@ def make_record(
         seconds=round(time.monotonic() - began, 1),
         **facts,
     )
+
+
+def find_place_of_unread(pair: TwinPair, folder: Path, unread: Mapping[str, str]) -> str:
+    """Return the place that drops an argument of the step; "" if none is found. unread: as in `TwinResult`."""
+    left, right = sides_of_pair(pair, folder)
+    for meaning, side in unread.items():
+        own = right if side == "right" else left
+        root = recorded_source(own.plan, own.folder) or str(Path(__file__).parents[2])
+        if place := find_dropped(own.folder / PROGRAM, meaning, root):
+            return place
+    return ""
 
 
 def find_first(pair: TwinPair, folder: Path, states: Sequence[str]) -> str:

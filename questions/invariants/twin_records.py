@@ -44,7 +44,10 @@ class TwinResult(Frozen):
     results: int = 0  # number of compared results of a step
     gaps: tuple[TwinGap, ...] = ()  # the largest ones, at the first step that has any
     states: tuple[str, ...] = ()  # the names of the steps at which results differ
-    first: str = ""  # the first tensor that differs, with file and line; empty: not looked for, or not found
+    unread: dict[str, str] = {}  # argument → the side whose program does not read it: "left", "right" or "neither"
+    # the first tensor that differs, or the function that drops an argument, with file and line; empty: not looked for,
+    # or not found
+    first: str = ""
     # "key=value" of each side; None: the side is more than settings
     settings: tuple[tuple[str, ...] | None, tuple[str, ...] | None] = (None, None)
     digests: tuple[str, ...] = ()  # of each side's results: one that changed since another version computes other ones

@@ -128,6 +128,11 @@ class Root(Frozen):
     candidate: str = ""
     sentence: str  # summary in one line
 
+    @property
+    def cause(self) -> str:
+        """The file and line to look at: of a result of a shard_map, those of its collective."""
+        return self.made_by.partition(" at ")[2].partition(" ")[0] or f"{self.file}:{self.line}"
+
 
 class OnlyHere(Frozen):
     """Operations of one source line that one arm has more often than the other arm.

@@ -338,7 +338,7 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
         settings = (finding.message for finding in record.findings if finding.kind == "config")
         commit, code = explained.commit_of_root, record.code.get(record.candidate.name)
         if code is not None and code.changed and commit == code.name:
-            return visible(f"not committed: {explained.root.file}:{explained.root.line}")
+            return visible(f"not committed: {explained.root.cause}")
         return visible(commit or next(settings, ""))
     if explained is not None and (cost := tell_cost(record, explained)):
         return visible(cost)
