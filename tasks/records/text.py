@@ -7,6 +7,7 @@ from math import ceil, floor, inf, isfinite, log10
 from rich.markup import escape
 
 MAX_DECIMALS = 6  # of a percentage
+MAX_PLACES = 3  # of the part of a text that is left out
 GIGA, MEGA = 1e9, 1e6
 _PLACE = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.\w{1,5}:\d{1,7}")  # a source file and a line
 _SEARCHED = 20_000  # characters of a long text that are searched for a place
@@ -55,7 +56,7 @@ def visible_lines(text: str, keep: int = 2_000) -> str:
 
 
 def shorten(text: str, keep: int) -> str:
-    """Return the text; if longer than `keep` characters, a note replaces its middle, with the first place in it."""
+    """Return the text; if longer than `keep` characters, a note replaces its middle, with the first places in it."""
     if len(text) <= keep:
         return text
     tail = keep // 4
@@ -65,8 +66,8 @@ def shorten(text: str, keep: int) -> str:
         for one in _PLACE.finditer(text, 0, _SEARCHED)
         if keep - tail < one.end() and one.start() < len(text) - tail
     )
-    place = next(cut, "")
-    at = f": {place}" if place else ""
+    places = ", ".join(list(dict.fromkeys(cut))[:MAX_PLACES])
+    at = f": {places}" if places else ""
     return f"{text[: keep - tail]} … [{len(text) - keep:,} characters left out{at}] … {text[-tail:]}"
 
 

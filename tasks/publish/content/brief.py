@@ -32,6 +32,7 @@ from tasks.publish.content.verdict_words import (
     WORST_FIRST,
     Outcome,
     first_clauses,
+    first_reasons,
     name_side,
     outcome_of,
     sides_of,
@@ -357,7 +358,9 @@ def tell_why(record: ComparisonRecord, row: MetricDiff | None) -> str:
         return first_clauses(visible(programs[0]))  # no tensor of the recorded steps differs
     if row.metric == FUNCTION.name or (row.metric == PROGRAM_TIME.name and row.effect is None):  # not measured
         return visible(row.reason)
-    return first_clauses(visible(programs[0] if programs and row.verdict == "unknown" else row.reason))
+    reason = visible(programs[0] if programs and row.verdict == "unknown" else row.reason)
+    # of an undecided time, the next step has the rest
+    return first_reasons(reason) if row.verdict == "unknown" and row.metric not in PER_STEP else first_clauses(reason)
 
 
 def tell_cost(record: ComparisonRecord, explained: Explanation) -> str:

@@ -34,6 +34,7 @@ DIGITS = 6  # significant digits of a decimal number in a difference
 MAX_HEADING_LENGTH = 16  # characters of an arm's name in a narrow column
 SHORT = 64  # characters of the first clauses of a text, unless the first clause alone is longer
 MIN_SAID, MAX_CLAUSE_LENGTH = 24, 100  # characters; see `first_clauses`
+MAX_REASON = 240  # characters; see `first_reasons`
 SHOWN_ONLY = frozenset(
     metric.name for metric in METRICS if metric.verdict_of == STEP_TIME.name
 )  # metrics that are shown without a verdict, because the step time decides for them
@@ -290,6 +291,15 @@ def first_clauses(text: str) -> str:
     if best > MAX_CLAUSE_LENGTH or (best < MIN_SAID and text[best:].startswith(";")):
         best = max((end for end in commas if end > MIN_SAID), default=best)
     return text[:best]
+
+
+def first_reasons(text: str) -> str:
+    """Return as many complete clauses as fit into MAX_REASON characters, and at least one: of a long list of reasons.
+
+    Clauses end at `;`. Text in brackets stays: it may be a file and line.
+    """
+    ends = [end.start() for end in re.finditer("; |$", text)]
+    return text[: max((end for end in ends if end <= MAX_REASON), default=ends[0])]
 
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:

@@ -46,7 +46,7 @@ from tasks.records.compared_checkpoints import CheckpointDifference
 from tasks.records.explanation import Explanation
 from tasks.records.text import shorten, visible
 
-MAX_WHY, MIN_VALUES, MAX_VALUES, BAR = 150, 12, 32, 8  # characters in the brief; cells of a bar
+MAX_WHY, MIN_VALUES, MAX_VALUES, BAR = 320, 12, 32, 8  # characters in the brief; cells of a bar
 ROW_GAPS = 14  # characters between the cells of a row, and of its sign
 MAX_DIFFERENCES = 6  # limit of differences shown of two compiled programs
 MAX_CAUSES = 4  # limit of lines shown per section of an explanation
