@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.machine import describe_machine
-from benchmarks.planted_changes import PLANTED, STRANGER, PlantedChange, plant
+from benchmarks.planted_changes import PLANTED, ROOT, STRANGER, PlantedChange, plant
 from benchmarks.reported_changes import REPORTED
 from questions.explain.tensors import compare_tensors
 from tasks.experiments.observe_arm import observe_arm
@@ -81,7 +81,12 @@ def names_line(change: PlantedChange, found: TensorComparison, tree: Path) -> bo
         there, _, _ = found.first.candidate_place.partition(" ")
         file, _, line = there.rpartition(":")
         places.append((tree / file, int(line)))
-    return any(change.line in file.read_text(encoding="utf-8").splitlines()[line - 1] for file, line in places)
+    if found.first.called_at:
+        file, _, line = found.first.called_at.partition(" ")[0].rpartition(":")
+        folders = (tree, STRANGER if change.script else ROOT)
+        places += [(folder / file, int(line)) for folder in folders if (folder / file).exists()]
+    read = ((file.read_text(encoding="utf-8").splitlines(), line) for file, line in places)
+    return any(change.line in text for lines, line in read for text in lines[line - 1 : line])
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from questions.explain.arm_values import Divergence
-from questions.explain.tensor_rows import Leaf, TensorRow
+from questions.explain.tensor_rows import Chain, Leaf, TensorRow
 from tasks.records.observation import Root, RootKind
 
 NAME = "name"  # the primitive of JAX's `checkpoint_name`, with which a trainer names a tensor
@@ -25,6 +25,8 @@ class PlacedRoot:
     # the operation changes no result by itself: the arm computes an equal value in another way, and the difference
     # begins where its gradient does
     is_detour: bool = False
+    arm: str = ""  # whose chain it is
+    chain: Chain = ()  # of calls around the operation
 
 
 def describe_pair(left: Divergence, right: Divergence, ours: int, theirs: int) -> PlacedRoot:
@@ -126,7 +128,8 @@ def _place_root(
         after=equal_up_to(side.arm.rows, n), baseline=values[0], candidate=values[1],
         sentence=f"{row.direction}, {row.operation} {row.type} at {row.place}{other}{at}: {why}",
     )  # fmt: skip
-    return PlacedRoot(root, order, (kind, row.direction, row.operation, row.place, candidate_place, why))
+    group = (kind, row.direction, row.operation, row.place, candidate_place, why)
+    return PlacedRoot(root, order, group, arm=side.arm.observation.arm, chain=row.chain)
 
 
 def equal_up_to(rows: Sequence[TensorRow], order: float) -> str:

@@ -15,6 +15,7 @@ from tasks.records.observation import TENSORS, Pass
 
 type Origin = list[Any]  # ["row", n], ["arg", n], ["lit", text], ["const", digest] or ["parts", [origin, …]]
 type Layers = tuple[tuple[str, ...], ...]
+type Chain = tuple[tuple[str, int, str, str], ...]  # file, line, function, short file
 type Leaf = tuple[Any, ...]  # an origin of the first four kinds, as a tuple
 
 _LOOP = re.compile(r"scan(\d+)\[(\d+)\]")
@@ -43,6 +44,7 @@ class TensorRow:
     value: str  # equal for tensors with equal values, in both arms
     made_by: str = ""  # of a result of a shard_map: the collective that makes it, "psum at train.py:27 step"
     layers: Layers = ()  # for each axis that may stack layers: `value` of each slice
+    chain: Chain = ()  # the trainer's frames around the operation, innermost first
 
     @property
     def place(self) -> str:
@@ -132,11 +134,11 @@ def read_steps(folders: Sequence[Path]) -> list[ObservedStep]:
     for lines, names, stacks in zip(files, wholes, layers, strict=True):
         count = len(lines[0]["arguments"])
         rest = len(stacks) - (len(lines) - 2)  # 0: an older observation has no layers
-        rows = []
+        rows, chains = [], [tuple(map(tuple, chain)) for chain in lines[-1]["chains"]]
         for row, name, stack in zip(lines[1:-1], names[count:], stacks[rest:], strict=True):
             operation = (row["path"], row["op"], tuple(row["from"]), *row["at"])
-            made = (row["stack"], row["type"], row["out"], row["params"], *row["v"][:4], name, _name_maker(row), stack)
-            rows.append(TensorRow(*(operation + made)))
+            made = (row["stack"], row["type"], row["out"], row["params"], *row["v"][:4], name, _name_maker(row))
+            rows.append(TensorRow(*(operation + made + (stack, chains[row["chain"]]))))
         steps.append(ObservedStep(rows, names[:count], lines[-1]["results"], stacks[:rest]))
     return steps
 

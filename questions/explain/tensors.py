@@ -15,6 +15,7 @@ from typing import Literal
 
 from questions.explain.argument_roots import pair_arguments
 from questions.explain.arm_values import ArmValues, Divergence, name_results
+from questions.explain.changed_calls import name_changed_calls
 from questions.explain.describe_root import (
     PlacedRoot,
     describe_extra,
@@ -54,7 +55,7 @@ def compare_tensors(
     rows = [[step.rows[n] for n in sorted(step.live)] for step in steps]
     arms = [ArmValues(observation, step) for observation, step in zip(observations, steps, strict=True)]
     left, right = Divergence(arms[0], arms[1]), Divergence(arms[1], arms[0])
-    found = find_roots(left, right)
+    found = name_changed_calls(find_roots(left, right), arms)
     roots = (*given_roots, *group_roots(found))
     first = next((root for root in roots if root.kind != "argument"), None)
     results = different_results(observations) if not found and not left.divergent and not right.divergent else ()

@@ -123,6 +123,7 @@ class Root(Frozen):
     stack: str = ""  # JAX's name stack
     after: str = ""  # last named tensor before the operation; for an argument, its meaning
     made_by: str = ""  # of a result of a shard_map on several devices: its collective, "psum at train.py:27 step"
+    called_at: str = ""  # "file:line function" of the changed line that calls unchanged code with the operation
     count: int = 1  # number of differences that this root stands for, e.g. one per layer or parameter
     baseline: str = ""  # the differing values, or the constant, in words
     candidate: str = ""
@@ -130,8 +131,9 @@ class Root(Frozen):
 
     @property
     def cause(self) -> str:
-        """The file and line to look at: of a result of a shard_map, those of its collective."""
-        return self.made_by.partition(" at ")[2].partition(" ")[0] or f"{self.file}:{self.line}"
+        """The file and line to look at: of a result of a shard_map, those of its collective; else of a changed call."""
+        other = self.made_by.partition(" at ")[2] or self.called_at
+        return other.partition(" ")[0] or f"{self.file}:{self.line}"
 
 
 class OnlyHere(Frozen):

@@ -3,10 +3,12 @@
 A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` has the origin of each operand:
 `["row", n]` and `["arg", n]` (results and arguments by index), `["lit", text]`, `["const", digest]` or
 `["parts", [origin, …]]` (a scan's stacked output). A slice of a scan's input is a row, too. `type` is the program's.
-`made_by` has the collective that makes a result of a `shard_map` on several devices, and its place.
+`made_by` has the collective that makes a result of a `shard_map` on several devices, and its place. `chain` is the
+index of a chain of calls among those of the last line: the trainer's frames around the operation, innermost first.
 `v` is the value of `bits.take_fingerprint` for floats, else of `bits.measure`. `layers` has the last field of `v` for
 each slice along each axis that is as long as a scan: of layers that are stacked here, and written out in another arm.
-The first line is `{"arguments": [v, …], "layers": [layers, …]}`, the last line `{"results": [origin, …]}`.
+The first line is `{"arguments": [v, …], "layers": [layers, …]}`, the last line
+`{"results": [origin, …], "chains": [[[file, line, function, short file], …], …]}`.
 
 Every float has a shadow: the result of the same operations if each of them rounds a little differently. Its distance to
 the value says how far rounding alone can move the value, also after a cancellation. Decisions (comparisons, indices,
@@ -24,7 +26,7 @@ import numpy as np
 
 from maxview_probe.observe import bits, float64, jaxprs
 from maxview_probe.observe.other_arm import DRAW, Draws
-from maxview_probe.observe.places import place_of_equation
+from maxview_probe.observe.places import chain_of_equation, place_of_equation
 from maxview_probe.observe.stderr_lines import describe_error
 
 Origin: TypeAlias = list[Any]
@@ -43,18 +45,18 @@ class Where(NamedTuple):
 
     path: str  # "/scan4[2]/remat"
     stack: str  # JAX's name stack
-    call: list[Any] = []  # the trainer's line of the innermost call, for operations without a line of their own
+    call: list[list[Any]] = []  # the chain of the innermost call, for operations without a line of their own
     of_library: bool = False  # inside a function of JAX, whose cached trace has the source lines of its first call
 
     def inside(self, equation: Any, part: str = "", of_library: bool = False) -> "Where":
         """Return the `Where` for the body of an equation."""
-        call = self.place_of(equation)
+        call = self.chain_of(equation)
         return Where(self.path + part, self.stack_of(equation), call, self.of_library or of_library)
 
-    def place_of(self, equation: Any) -> list[Any]:
-        """Return the fields of `place_of_equation`; the call's for JAX's functions and operations without a line."""
-        own = place_of_equation(equation)
-        return self.call if self.call and (self.of_library or not own[0]) else own
+    def chain_of(self, equation: Any) -> list[list[Any]]:
+        """Return `chain_of_equation`; the call's for JAX's functions and operations without a line."""
+        own = chain_of_equation(equation)
+        return self.call if self.call and (self.of_library or not own) else own
 
     def stack_of(self, equation: Any) -> str:
         """Return the name stack of an equation, outermost first."""
@@ -70,6 +72,7 @@ class StepEvaluation:
         self._params: dict[int, str] = {}
         self._held: list[Any] = []  # keeps the equations alive whose ids are keys
         self._narrow: set[str] = set()  # operations that JAX cannot do in float64
+        self._chains: dict[int, tuple[int, list[list[Any]]]] = {}  # id of a chain → its index, and itself
         self._lengths: set[int] = set()  # of the step's scans
 
     def run(self, closed: Any, values: Sequence[Any]) -> list[Any]:
@@ -83,7 +86,8 @@ class StepEvaluation:
             self.write(json.dumps({"arguments": [measure_row(value, value) for value in wide], "layers": layers}))
             operands: list[Operand] = [(value, value, ["arg", place]) for place, value in enumerate(wide)]
             results = self._jaxpr(closed.jaxpr, closed.consts, operands, Where("", ""))
-        self.write(json.dumps({"results": [origin for *_, origin in results]}))
+        chains = [chain for _, chain in self._chains.values()]
+        self.write(json.dumps({"results": [origin for *_, origin in results], "chains": chains}))
         return [value for value, *_ in results]
 
     def _jaxpr(self, jaxpr: Any, consts: Sequence[Any], operands: list[Operand], where: Where) -> list[Operand]:
@@ -215,12 +219,13 @@ class StepEvaluation:
         operation: str = "",
     ) -> Origin:
         """Write a row; return its origin. variable: has the program's type."""
-        kind = variable.aval.dtype
+        kind, chain = variable.aval.dtype, where.chain_of(equation)
         row = {
             "path": where.path,
             "op": operation or equation.primitive.name,
             "from": origins,
-            "at": where.place_of(equation),
+            "at": chain[0] if chain else ["", 0, "", ""],
+            "chain": self._chains.setdefault(id(chain), (len(self._chains), chain))[0],
             "stack": where.stack_of(equation),
             "type": f"{kind}[{','.join(map(str, value.shape))}]",
             "out": output,

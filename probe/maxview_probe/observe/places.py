@@ -11,15 +11,25 @@ LIBRARIES = re.compile(
     r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|chex|absl|qwix|aqt|penzai|equinox|haiku)/"
     r"|/lib/python3[.\d]*/(?!(?:site|dist)-packages/)|<frozen|/maxview_probe/|/jax/_src/"
 )
-_cache: dict[int, list[Any]] = {}  # id of a traceback → its place
+MAX_CALLS = 24  # frames of a chain of calls
+_cache: dict[int, list[list[Any]]] = {}  # id of a traceback → its place, and those of the calls around it
 _held: list[Any] = []  # keeps the tracebacks alive whose ids are keys of _cache
 
 
 def place_of_equation(equation: Any) -> list[Any]:
     """Return `[file, line, function, short file]` of the innermost frame outside of libraries, else empty fields."""
+    found = chain_of_equation(equation)
+    return found[0] if found else ["", 0, "", ""]
+
+
+def chain_of_equation(equation: Any) -> list[list[Any]]:
+    """Return the place of an equation and those of the calls around it, innermost first; at most MAX_CALLS.
+
+    The list of a traceback is always the same object.
+    """
     traceback = equation.source_info.traceback
     if traceback is None:
-        return ["", 0, "", ""]
+        return []
     found = _cache.get(id(traceback))
     if found is None:
         _held.append(traceback)
@@ -38,11 +48,12 @@ def place_of_caller() -> list[Any]:
     return ["", 0, "", ""]
 
 
-def _read(traceback: Any) -> list[Any]:
-    for frame in traceback.frames:
-        if not LIBRARIES.search(frame.file_name):
-            return [frame.file_name, frame.line_num, frame.function_name, relative_path(frame.file_name)]
-    return ["", 0, "", ""]
+def _read(traceback: Any) -> list[list[Any]]:
+    own = [frame for frame in traceback.frames if not LIBRARIES.search(frame.file_name)]
+    return [
+        [frame.file_name, frame.line_num, frame.function_name, relative_path(frame.file_name)]
+        for frame in own[:MAX_CALLS]
+    ]
 
 
 def relative_path(file: str) -> str:
