@@ -4,7 +4,7 @@ An arm is one of the two compared versions.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
