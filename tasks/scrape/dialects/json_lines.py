@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from tasks.scrape.dialects.dialect import LogDialect, Match, compile_patterns
-from tasks.scrape.dialects.json_rows import ObjectCollector, flatten, number_of, read_object, row_of, step_of
+from tasks.scrape.dialects.json_rows import ObjectCollector, flatten, number_of, object_at, read_object, row_of, step_of
 from tasks.scrape.dialects.metric_names import COLUMNS
 from tasks.scrape.prefixes import TIME
 from tasks.scrape.table.row_grammar import Row
@@ -19,19 +19,20 @@ SOURCE = "maxview_copy_of"  # the key that begins a tracker's copy; its value na
 STATUS = "maxview_status"  # the key of its last line
 _STEP = rb'"(?:step|global_step|_step|trainer/global_step|train/global_step|iteration)": ?-?\d'
 HEAD = re.compile(
-    rb"(?:(?<=\s)|(?m:^))(?<!\": )(?<!, )\{(?=\")(?!\"maxview_)(?!\"tracker\": \"json_logger\", \"event\": \"(?!log\"))"
+    rb"(?:(?<=[\s}])|(?m:^))(?<!\": )(?<!, )\{(?=\")(?!\"maxview_)"
+    rb"(?!\"tracker\": \"json_logger\", \"event\": \"(?!log\"))"
     rb"(?=[^\n]{0,8000}%s)" % _STEP
 )
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
     """Return the row at a position; None if its JSON is damaged or has no step or number. JSON is always complete."""
-    values = read_object(text_of(line[position:]))
-    step = None if values is None else step_of(values)
-    if values is None or step is None:
+    found = object_at(line, position)
+    if found is None or (step := step_of(found[0])) is None:
         return None
+    values, end = found
     inner = values["metrics"] if "tracker" in values and isinstance(values.get("metrics"), dict) else values
-    return row_of(inner, step[1], position, line.rfind(b"}", position) + 1)
+    return row_of(inner, step[1], position, end)
 
 
 class JsonLinesCollector(ObjectCollector):

@@ -41,6 +41,16 @@ def read_object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def object_at(line: bytes, position: int) -> tuple[dict[str, Any], int] | None:
+    """Return (JSON object, position after it) at a position; None if it is damaged or no object."""
+    try:
+        _, end = _DECODER.raw_decode(line[position:].decode("latin-1"))  # a character is a byte
+    except (ValueError, RecursionError):
+        return None
+    values = read_object(line[position : position + end].decode("utf-8", "replace"))
+    return None if values is None else (values, position + end)
+
+
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     """Yield (name, value) of a nested object; names of inner values follow those of their object after a slash."""
     for key, value in values.items():

@@ -51,6 +51,12 @@ def test_json_rows_of_one_step_are_one_and_evaluations_stand_apart() -> None:
     assert [line.line for line in run.coverage.unread] == [5]
 
 
+def test_json_rows_that_share_a_line_are_all_read() -> None:
+    lines = [f'{{"step": {step}, "loss": {4 - step / 8}, "note": "größer"}}' for step in range(4)]
+    run = read(lines[0], lines[1] + lines[2], "INFO " + lines[3] + " done")
+    assert rows(run) == [(step, 4 - step / 8) for step in range(4)]
+
+
 def test_maxtext_with_json_between_its_rows_stays_maxtext(logs: Any) -> None:
     text = b'{"step": 0, "loss": 1.5}\n' + logs.framed(*logs.steps(3))
     assert scrape_text(text, name="x").format == "maxtext"
