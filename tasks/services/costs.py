@@ -42,7 +42,7 @@ def tell_cost(plans: Sequence[RunPlan], finished: frozenset[str], only: Iterable
             f"{several}all {counted(len(plans), 'run')} finished before; experiments on the programs, {_tell(seconds)}"
         )
     seconds = [*(_known(RUN, plan) for plan in todo), *(_known(AFTER, plan) for plan in cases.values())]
-    return f"{several}{counted(len(todo), 'run')} to train{kept}, then experiments on the programs, {_tell(seconds)}"
+    return f"{several}{counted(len(todo), 'run')} to train{kept}, and experiments on the programs, {_tell(seconds)}"
 
 
 def _tell(seconds: Sequence[float | None]) -> str:

@@ -22,6 +22,7 @@ LONG = ProgramTimes(
 )
 FAILED = ProgramTimes(problem="nnx: its step failed after 6 rounds")
 PROVED = FunctionComparison(answer="same", sentence="one function", results=9)
+ENDED = FunctionComparison(answer="another", sentence="another function", is_until_decided=True)
 NOT_EVALUATED = FunctionComparison(answer="not evaluated", sentence="not evaluated: 9 GiB are free")
 
 
@@ -108,3 +109,15 @@ def test_a_damaged_file_is_an_error_with_its_name(directory: ComparisonDirectory
     file.write_text("{")
     with pytest.raises(StoreError, match=file.name):
         read_kept(directory)
+
+
+def test_an_evaluation_that_went_on_counts_more_than_one_that_ended_at_its_first_difference(
+    directory: ComparisonDirectory,
+) -> None:
+    whole = FunctionComparison(answer="another", sentence="another function", gap=0.2)
+    for order in ((whole, ENDED), (ENDED, whole)):
+        for one in order:
+            keep(directory, function=one)
+        assert read_kept(directory).function == whole
+    keep(directory, function=PROVED)  # never hides that a function differs
+    assert read_kept(directory).function == whole
