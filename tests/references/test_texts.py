@@ -12,7 +12,7 @@ from tests.references.decoders import write_plain_job
 from tests.references.our_step import mini
 from tests.references.run_program import run_program
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.by_hand]
 STEPS = 60
 
 

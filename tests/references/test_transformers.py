@@ -14,7 +14,7 @@ from tests.references.run_program import run_program
 
 type Arrays = dict[str, Any]
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.by_hand]  # they need torch
 # float32 on both sides: the loss, logits and gradients by largest difference, the last relative to the largest gradient
 LOSS, LOGITS, GRADIENTS = 1e-6, 5e-5, 1e-4
 FUNCTION = 1e-12  # of the loss and of the largest gradient, in float64 on both sides

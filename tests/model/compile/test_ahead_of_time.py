@@ -205,6 +205,7 @@ def test_the_checkouts_folder_and_lines_do_not_change_the_program_of_flash_atten
 
 
 @pytest.mark.long
+@pytest.mark.tpu
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
 def test_both_apis_are_one_program_on_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
     found = {}

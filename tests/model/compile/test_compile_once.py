@@ -124,6 +124,7 @@ def test_the_next_process_compiles_if_the_first_dies(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.tpu
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
 def test_two_arms_at_once_are_one_compile_for_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
     environment = os.environ | {"MAXVIEW_PROGRAMS": str(tmp_path / "programs")}

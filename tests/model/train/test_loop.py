@@ -375,7 +375,12 @@ def test_a_full_disk_ends_the_run_and_keeps_the_saved_steps(
     ("where", "size", "changes"),
     [
         ("", "4k", {}),  # space for config.yml, but not for program.json
-        ("lines", "16k", {"metrics_file": "{where}/metrics.jsonl", "checkpoint_period": 1}),
+        pytest.param(
+            "lines",
+            "16k",
+            {"metrics_file": "{where}/metrics.jsonl", "checkpoint_period": 1},
+            marks=pytest.mark.by_hand,
+        ),
         pytest.param("metrics", "4k", {"gcs_metrics": True}, marks=pytest.mark.by_hand),
         pytest.param(
             "tensorboard", "4k", {"enable_tensorboard": True, "checkpoint_period": 10}, marks=pytest.mark.by_hand

@@ -32,6 +32,7 @@ def test_the_table_has_the_nightly_cases_of_a_tpu() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.tpu
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
 def test_the_cost_of_both_arms_equals_the_table(maxview: Maxview) -> None:
     table = read_table()

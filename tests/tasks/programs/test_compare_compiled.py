@@ -99,6 +99,7 @@ def whole_compiled(compiled: Callable[[str], ProgramSide]) -> ProgramSide:
     return compiled("none")
 
 
+@pytest.mark.tpu
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FIRST)
 def test_a_planted_fault_is_first_with_the_installed_compiler(
