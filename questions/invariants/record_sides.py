@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any, NamedTuple, Self
 
 from maxview_probe.inject import FORK_RUNS, INJECTED
+from tasks.experiments.kept_recordings import digest_given
 from tasks.experiments.observe_arm import end_after, make_run_folder, read_ended
 from tasks.launch.backend import LaunchError
 from tasks.launch.local.process_group import run_to_end, start_folder
@@ -20,7 +21,7 @@ from tasks.records.plan import RunPlan
 from tasks.resolve.trainers import trainer_class
 from tasks.store.atomic import write_atomically
 
-IDENTITY = "plan-identity.txt"  # of the recorded plan
+IDENTITY = "made-from.txt"  # digest of what the recorded process was given
 BEFORE_LOG = "before.log"  # of a run that is resumed
 BATCHES = 2  # the second call shows which results are the next call's arguments
 FLAGS = "XLA_FLAGS"
@@ -40,7 +41,12 @@ class RecordedSide(NamedTuple):
     def is_recorded(self) -> bool:
         """Whether the folder has the recording."""
         identity = self.folder / IDENTITY
-        return identity.is_file() and identity.read_text(encoding="utf-8") == self.plan.identity
+        return identity.is_file() and identity.read_text(encoding="utf-8") == self.given
+
+    @property
+    def given(self) -> str:
+        """A digest of what its process is given. Edited packages and data are not seen: forks cannot note them."""
+        return digest_given(self.plan, {**self.recorder, "resumed": self.resumed})
 
     @property
     def runs(self) -> bool:
@@ -67,7 +73,7 @@ def record_sides(
     for side in sides:
         observation = read_ended(side.folder, side.plan.arm)
         if side in wanted and observation.step is not None:
-            write_atomically(side.folder / IDENTITY, side.plan.identity)
+            write_atomically(side.folder / IDENTITY, side.given)
         elif observation.step is None:
             before = side.folder / BEFORE_LOG
             code = read_exit_code(before)
