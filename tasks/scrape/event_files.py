@@ -30,7 +30,7 @@ def read_scalars(path: Path) -> Iterator[Scalar]:
     # imported here because it is slow: it loads clients for all kinds of storage
     from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
 
-    for record in _read_records(path):
+    for record in read_records(path):
         event = Event.FromString(record)
         for value in event.summary.value:
             number = value.simple_value if value.WhichOneof("value") == "simple_value" else _number_of(value)
@@ -50,7 +50,7 @@ def _number_of(value: Any) -> float | None:
     return float(numbers[0]) if len(numbers) == 1 else None
 
 
-def _read_records(path: Path) -> Iterator[bytes]:
+def read_records(path: Path) -> Iterator[bytes]:
     """Yield the records of a TFRecord file, each stored as length, the length's CRC, bytes, the bytes' CRC.
 
     Leaves out a truncated last record. Raises ValueError for a wrong CRC.

@@ -12,7 +12,7 @@ from configs.load import load_train_config
 from configs.schema import TrainConfig
 from model.train.loop import train
 from model.train.stop import StopSignal
-from tasks.resolve.trainers.maxtext_metrics import _read_records
+from tasks.scrape.event_files import read_records
 
 pytestmark = pytest.mark.flows
 
@@ -40,7 +40,7 @@ def test_metrics_have_learning_rate_norms_perplexity_and_evaluations(run: tuple[
 def test_tensorboard_has_a_scalar_for_every_metric_and_step(run: tuple[TrainConfig, Path]) -> None:
     (events,) = (run[1] / "tensorboard").glob("events.out.tfevents.*")
     found: dict[str, list[int]] = {}
-    for record in _read_records(events):
+    for record in read_records(events):
         event = Event.FromString(record)
         for value in event.summary.value:
             found.setdefault(value.tag, []).append(event.step)
