@@ -35,8 +35,10 @@ def _decide(left: Restored | None, right: Restored | None) -> Decision:
     if after is True and before is not True:
         was = f"; the baseline: {left.summary}" if left is not None else ""
         return Decision(verdict="improved", reason=f"{why}{was}", threshold_text="exact")
-    assert left is not None
-    assert right is not None
+    if left is None or right is None or before is None or after is None:  # the one that was checked does not restore
+        which, found = ("candidate", right) if before is None else ("baseline", left)
+        why = found.summary if found is not None else ""
+        return Decision(verdict="unknown", reason=f"only the {which} was checked: {why}", threshold_text="exact")
     same = {(one.name, one.word) for one in left.faults} == {(one.name, one.word) for one in right.faults}
     if same:
         reason = why if after else f"neither arm restores what it saved: {why}"

@@ -50,3 +50,15 @@ def test_there_is_no_row_if_no_restore_was_compared(make_run: MakeRun, compare: 
     assert "restored" not in {row.metric for row in record.rows}
     runs = [make_run(arm).model_copy(update={"restored": DIED}) for arm in ("linen", "nnx")]
     assert "restored" not in {row.metric for row in compare(*runs).rows}
+
+
+@pytest.mark.parametrize("checked", [0, 1])
+def test_a_fault_of_the_only_arm_that_was_checked_decides_nothing(
+    checked: int, make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    runs = [make_run(arm, exact=True) for arm in ("linen", "nnx")]
+    runs[checked] = runs[checked].model_copy(update={"restored": ROUNDED})
+    row = row_of(compare(*runs), "restored")
+    assert row.verdict == "unknown"
+    assert row.reason.startswith(f"only the {('baseline', 'candidate')[checked]} was checked")
+    assert "params.b" in row.reason
