@@ -16,6 +16,7 @@ EXACT = 1e-11  # distance to factor · left, relative to the result, up to which
 MIN_FACTOR = 1e-6  # distance from 1 above which a factor is named: a smaller one is told by its size
 ROUNDED = 1e-6  # the same of an update: a weight after the step minus the weight before it has fewer digits
 MAX_GAPS = 6
+FAR_BEYOND = 10.0  # times the gradients' difference by which a result of the step differs that is named first
 ORDER = ("random numbers", "data", "counter", "parameter", "optimizer", "other")  # causes before consequences
 SIZE = {"left": "norm", "right": "right"}  # side → its size in a row; None: not every value is a finite number
 
@@ -193,7 +194,11 @@ def _say(gradients: float | None, shown: Sequence[TwinGap], changed: Row | None,
         which = "the update of " + moved[0]["meaning"] if len(moved) == 1 else f"the updates of {len(moved)} weights"
         return f"{which} {_show_factor(round(factor, 6))}, at {shown[0].state}"
     if gradients is not None and gradients > SAME and shown[0].state == "step 0":
-        return f"gradients differ by {show_relative(gradients)} in float64"
+        said = f"gradients differ by {show_relative(gradients)} in float64"
+        worst = next((gap for gap in shown if gap.role == "metric"), None)
+        if worst is not None and worst.float64 > FAR_BEYOND * gradients:  # such as an auxiliary loss of one part alone
+            return f"{worst.sentence} at {worst.state}; {said}"
+        return said
     return f"{shown[0].sentence} in float64 at {shown[0].state}"
 
 

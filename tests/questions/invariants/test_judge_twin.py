@@ -55,6 +55,17 @@ def test_a_result_that_is_off_by_a_factor_is_named_before_the_gradients() -> Non
     assert "aux × 1.063, exactly" in judge_twin(TWIN, "01_base", {"states": states}).sentence
 
 
+def test_a_result_far_beyond_the_gradients_is_named_before_them() -> None:
+    """An auxiliary loss of the last part of a batch alone, whose other parts differ."""
+    gradient = row("optimizer", "mu.w", noise=3e-3)
+    lost = row("metric", "moe_lb_loss", noise=0.75)
+    found = judge(lost, gradient)
+    assert found.sentence.startswith("moe_lb_loss differs by 75.0 %")
+    assert "gradients differ by 0.3 %" in found.sentence
+    near = judge(row("metric", "loss", noise=4e-3), gradient)
+    assert near.sentence.startswith("gradients differ by 0.3 %")
+
+
 def test_the_factor_of_plain_gradient_descent_is_that_of_its_updates() -> None:
     """JAX's shard_map multiplied gradients by the number of devices: jax-ml/jax#36886."""
     moved = row("parameter", "w", noise=1e-3) | {"size": 8}
