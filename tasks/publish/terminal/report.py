@@ -48,6 +48,7 @@ from tasks.records.text import shorten, visible
 
 MAX_WHY, MIN_VALUES, MAX_VALUES, BAR = 320, 12, 32, 8  # characters in the brief; cells of a bar
 ROW_GAPS = 14  # characters between the cells of a row, and of its sign
+MAX_LAST = 4  # lines of the last line of a dead run's log, which has the error with its values
 MAX_DIFFERENCES = 6  # limit of differences shown of two compiled programs
 MAX_CAUSES = 4  # limit of lines shown per section of an explanation
 # checkpoints in these states are listed together, by their steps only
@@ -113,7 +114,9 @@ def render_brief(
         told = ": ".join(filter(None, (death.cause, "" if death.lines else death.message)))
         lines += [Text(), *(_fold(f"† {death.side}: {told}", width, style="red") if told else ())]
         lines += [Text(f"    {_cut(line, width - 4)}", style="dim") for line in death.lines[:-1]]
-        lines += [Text(f"  {line.plain}", style="dim") for line in _fold("".join(death.lines[-1:]), width - 2)[:2]]
+        lines += [
+            Text(f"  {line.plain}", style="dim") for line in _fold("".join(death.lines[-1:]), width - 2)[:MAX_LAST]
+        ]
         lines += [Text(f"  {death.place}", style="dim")] if death.place else []
         lines += _fold(death.again, width, "again")
     if brief.rows or brief.more:

@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,6 +151,19 @@ def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_shown(record_000: Comp
     assert f"    {cause.type}: {cause.message}" in text.splitlines()
     (log,) = record_000.candidate.logs
     assert f"  line {page_000.line('NNX', 'NotImplementedError:')} of {log}" in text.splitlines()
+
+
+def test_the_values_of_a_long_error_are_shown(record_000: ComparisonRecord, tmp_path: Path) -> None:
+    """A restore that casts: its message ends with the array's values before and after."""
+    end = "float32, norm 0.0329683908 → 0.0329644199, every value rounded to bfloat16"
+    log = tmp_path / "log.txt"
+    log.write_text(f"Training stopped: the state restored after step 4 is not the saved one: {'x/' * 45}scale: {end}\n")
+    cause = record_000.candidate.cause_of_death
+    assert cause is not None
+    died = record_000.candidate.replace(
+        logs=(str(log),), cause_of_death=cause.replace(run=0, offset=0, type="StopTraining", message="")
+    )
+    assert end in flat(report(record_000.replace(candidate=died)))
 
 
 def test_a_death_without_a_cause_is_shown_too(record_000: ComparisonRecord) -> None:
