@@ -63,7 +63,8 @@ def _describe(leaf: Any) -> Any:
     if not isinstance(leaf, jax.Array):
         return leaf
     sharding = leaf.sharding if getattr(leaf, "committed", False) else None
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.weak_type)
+    is_weak = getattr(leaf, "weak_type", False)  # random keys have none
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=is_weak)
 
 
 def call_of_compiled(compiled: Any, lowered: Any, closed: Any, name: str, args: Any, kwargs: Any) -> Call | None:
