@@ -8,6 +8,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol, TypeAlias
@@ -51,8 +52,9 @@ def call_of_jitted(jitted: Any, options: dict[str, Any], name: str, args: Any, k
     call = _make(name, traced.jaxpr, dynamic_args, dynamic_kwargs, put_back, traced.lower)
     if call is not None:
         call.trace_s = spent
-        given = jax.tree_util.tree_map(_describe, (dynamic_args, dynamic_kwargs))
-        call.retrace = lambda: jitted.trace(*put_back(*given)[0], **put_back(*given)[1])
+        with suppress(Exception):  # an array of another kind is no reason to record nothing
+            given = jax.tree_util.tree_map(_describe, (dynamic_args, dynamic_kwargs))
+            call.retrace = lambda: jitted.trace(*put_back(*given)[0], **put_back(*given)[1])
     if call is not None and isinstance(jitted, Mapped):
         call.arguments = jitted.name_arguments(dynamic_args, dynamic_kwargs)
     return call

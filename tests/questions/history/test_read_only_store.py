@@ -50,9 +50,9 @@ def test_a_bucket_without_the_right_to_write(
     with pytest.raises(StoreError, match=r"storage\.objects\.create"):
         open_store(viewer)
     before = [(entry.name, entry.version) for entry in open_store(viewer, reading=True).files.entries()]
-    assert call_command(["history", "--metric", "step_time_s", "--out", viewer]) == 3
+    assert call_command(["history", "--metric", "step_time_s", "--out", viewer]) == 0
     shown = capsys.readouterr()
-    assert "step_time_s" in shown.out
+    assert "Step time" in shown.out
     assert "gs://viewer: " in shown.err
     wording("errors", shown.err)
     (page,) = (tmp_path / "cache").rglob("history.html")
@@ -98,9 +98,9 @@ def test_a_read_only_folder(
     before = sorted(store.path.rglob("*"))
     # root may write everywhere except on a read-only mount: the kernel's answer there is all that the test needs
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    assert call_command(["history", "--metric", "step_time_s", "--out", str(store.path)]) == 3
+    assert call_command(["history", "--metric", "step_time_s", "--out", str(store.path)]) == 0
     shown = capsys.readouterr()
-    assert "step_time_s" in shown.out
+    assert "Step time" in shown.out
     assert "page:" not in shown.out
     wording("errors", line_with(shown.err, f"{store.path}: "))
     assert sorted(store.path.rglob("*")) == before
