@@ -27,19 +27,21 @@ F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
 MOE = {"num_experts": 4, "base_moe_mlp_dim": 32}
 MLA = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
 # one setting of every case whose first weights, tree or sharding differ from the others here
-# the first is trained at every change; the long tests train the others
+# the first is trained at every change, the others by the long tests and by hand
 CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("01_base", 8, BF16 | SCAN),
 ]
 OTHER_CASES: list[tuple[str, int, dict[str, Any]]] = [
-    ("03_dropout", 1, F32 | LOOP),
     ("06_moe", 1, F32 | MOE),
     ("05_grad_accum", 8, {"per_device_batch_size": 1, "dropout_rate": 0.1}),
     ("12_pipeline", 8, F32 | {"base_num_decoder_layers": 8}),
-    ("04_int8", 1, SCAN),
     ("07_mla", 1, BF16 | MLA | MOE | {"shared_experts": 1, "first_num_dense_layers": 1}),
-    ("11_optimizer_offload_true", 1, BF16),
     ("16_f32_exact", 8, LOOP | {"base_num_kv_heads": 1}),
+]
+CASES_BY_HAND: list[tuple[str, int, dict[str, Any]]] = [
+    ("03_dropout", 1, F32 | LOOP),
+    ("04_int8", 1, SCAN),
+    ("11_optimizer_offload_true", 1, BF16),
 ]
 # one program and equal weights give equal bits: these cases are lowered and not trained
 OTHER_SETTINGS: list[tuple[str, int, dict[str, Any]]] = [
@@ -77,6 +79,7 @@ OTHER_CHANGES: list[dict[str, Any]] = [
 PARAMS = [
     *CASES,
     *(pytest.param(case, marks=pytest.mark.long) for case in OTHER_CASES),
+    *(pytest.param(case, marks=pytest.mark.by_hand) for case in CASES_BY_HAND),
 ]
 STEPS, MIDDLE = 4, 2
 
