@@ -79,7 +79,7 @@ OTHER_CHANGES: list[dict[str, Any]] = [
 PARAMS = [
     *CASES,
     *(pytest.param(case, marks=pytest.mark.long) for case in OTHER_CASES),
-    *(pytest.param(case, marks=pytest.mark.by_hand) for case in CASES_BY_HAND),
+    *(pytest.param(case, marks=[pytest.mark.long, pytest.mark.by_hand]) for case in CASES_BY_HAND),
 ]
 STEPS, MIDDLE = 4, 2
 
