@@ -34,6 +34,7 @@ def tree(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.by_hand
 def test_a_host_loop_that_sleeps_beside_an_equal_one_is_slower(
     tree: Path, tmp_path: Path, user_environment: dict[str, str]
 ) -> None:

@@ -52,6 +52,7 @@ def clone(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.by_hand
 def test_another_initializer_is_a_change_though_the_program_is_one(maxview: Maxview, clone: Path) -> None:
     file = clone / "model" / "decoder" / "initializers.py"
     git(clone, "checkout", "-q", "-b", "initializer", "main")

@@ -13,6 +13,7 @@ type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = ("--set", "steps=6", "--set", "max_target_length=32", "--set", "enable_checkpointing=false")
 
 
+@pytest.mark.by_hand
 @pytest.mark.long
 def test_both_arms_train_with_each_seed(maxview: Maxview, tmp_path: Path) -> None:
     done = maxview("compare", "linen-vs-nnx", "--seeds", "3", *SMALL, "--out", "o", "--json")

@@ -2,13 +2,12 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from _pytest.mark import ParameterSet
 
 from configs.schema import TrainConfig
 from model.train.flops import step_flops
@@ -38,16 +37,11 @@ JOBS: dict[str, tuple[str, dict[str, Any], bool]] = {
 }
 OPTIMIZED = ("dense", "packed", "deepseek")  # also stepped with given gradients
 RIGHT = ("dense", "packed", "mixtral", "deepseek")
-IN_CI = ("dense",)
-
-
-def mostly_by_hand(names: Iterable[str]) -> list[ParameterSet]:
-    """Return parameters, of which CI has those of IN_CI."""
-    return [pytest.param(name, marks=() if name in IN_CI else pytest.mark.by_hand) for name in names]
 
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.by_hand,
     pytest.mark.skipif(
         "MAXVIEW_MAXTEXT_PYTHON" not in os.environ,
         reason="MAXVIEW_MAXTEXT_PYTHON does not name the Python of an environment with MaxText 0.2.4",
@@ -80,12 +74,10 @@ def write_job(maxtext: MaxText, name: str, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, Arrays]:
-    """MaxText's results of the jobs of all selected tests, computed in one process: loading it takes half a minute."""
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Arrays]:
+    """MaxText's results, all computed in one process: loading it takes half a minute."""
     maxtext = find_maxtext(Path(os.environ["MAXVIEW_MAXTEXT_PYTHON"]))
-    selected = [item for item in request.session.items if item.path == request.path]
-    is_whole = any(item.get_closest_marker("by_hand") for item in selected)
-    folders = {name: tmp_path_factory.mktemp(name) for name in (JOBS if is_whole else IN_CI)}
+    folders = {name: tmp_path_factory.mktemp(name) for name in JOBS}
     for name, folder in folders.items():
         write_job(maxtext, name, folder)
     run_program(maxtext.python, "maxtext_steps.py", *folders.values())
@@ -137,7 +129,7 @@ def furthest(found: Arrays, expected: Arrays, prefix: str) -> float:
     return max(float(np.max(np.abs(array - theirs)) / np.max(np.abs(theirs))) for array, theirs in pairs)
 
 
-@pytest.mark.parametrize("name", mostly_by_hand(OPTIMIZED))
+@pytest.mark.parametrize("name", OPTIMIZED)
 def test_the_optimizer_equals_maxtexts_from_the_same_gradients(
     name: str, pure_nnx: bool, theirs: dict[str, Arrays]
 ) -> None:
@@ -152,7 +144,7 @@ def test_the_optimizer_equals_maxtexts_from_the_same_gradients(
     assert max(distances.values()) <= 1e-6, distances
 
 
-@pytest.mark.parametrize("name", mostly_by_hand(RIGHT))
+@pytest.mark.parametrize("name", RIGHT)
 def test_ten_steps_equal_maxtexts(name: str, theirs: dict[str, Arrays], ours: Callable[[str], Any]) -> None:
     expected, found = theirs[name], ours(name)
     # with a warm-up the learning rate begins at 0, and the first step would prove nothing
@@ -179,12 +171,10 @@ def test_ten_steps_equal_maxtexts(name: str, theirs: dict[str, Arrays], ours: Ca
     assert moments <= {"float32"}
 
 
-@pytest.mark.by_hand
 def test_the_load_balancing_loss_of_mixtral_equals_ours(theirs: dict[str, Arrays], ours: Callable[[str], Any]) -> None:
     assert ours("mixtral").steps[0]["moe_lb_loss"] == pytest.approx(float(theirs["mixtral"]["moe_lb_loss"]), rel=1e-6)
 
 
-@pytest.mark.by_hand
 def test_int8_equals_aqt_without_random_rounding(theirs: dict[str, Arrays], ours: Callable[[str], Any]) -> None:
     """A value at the edge of a step may be rounded to either side: a gradient may then differ by that one step."""
     found = ours("int8")

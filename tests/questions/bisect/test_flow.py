@@ -99,6 +99,7 @@ def test_a_killed_bisection_names_the_commit_that_changed_the_loss_and_trains_no
     assert json.loads(again.stdout)[0]["headline"] == record["headline"]
 
 
+@pytest.mark.by_hand
 @pytest.mark.long
 def test_the_commit_that_dies_is_named_and_a_dying_good_end_is_reported(maxview: Maxview, tmp_path: Path) -> None:
     history = [*HISTORY[:4], ("break", 2.0, True), ("docs 2", 2.0, True), ("touch d", 2.0, True)]
@@ -123,6 +124,7 @@ for step in range(int(sys.argv[1])):
 """
 
 
+@pytest.mark.by_hand
 @pytest.mark.long
 def test_a_slower_step_inside_a_merge_of_a_custom_trainer_is_named(
     maxview: Maxview, custom_trainer: Callable[..., Path]

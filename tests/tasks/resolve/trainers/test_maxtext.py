@@ -246,7 +246,7 @@ def test_files_without_metrics(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("arm", ["linen", "nnx"])
+@pytest.mark.parametrize("arm", [pytest.param("linen", marks=pytest.mark.by_hand), "nnx"])
 def test_a_real_training(arm: str, config: Callable[..., TrainConfig], real_python: Path, tmp_path: Path) -> None:
     maxtext = find_maxtext(real_python)
     if (arm == "nnx") not in maxtext.pure_nnx_values:
