@@ -71,6 +71,7 @@ def test_linen_and_nnx_start_from_one_state_and_stay_equal_in_every_digit(maxvie
     assert "both arms start from the same state" in start["message"]
 
 
+@pytest.mark.by_hand  # three minutes of a processor
 @pytest.mark.long
 def test_twins_of_the_release_in_its_own_folder(maxview: Maxview) -> None:
     words = "--twin", "vocabulary-tiling"
