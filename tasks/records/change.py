@@ -22,6 +22,7 @@ class ChangedStatement(Frozen):
     function: str = ""  # qualified name of the function or class that contains it, or whose header it is
     entries: int = 0  # of the mapping that a definition makes
     names: tuple[str, ...] = ()  # names that it binds
+    own: tuple[str, ...] = ()  # those of them that are its function's own
     guard: int = 0  # line of the innermost condition or loop around it, in its function; 0: none
     lambdas: tuple[int, ...] = ()  # changed lines on which lambdas begin
     prints: bool = False  # whether it prints or logs, and does nothing else

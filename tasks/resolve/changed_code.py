@@ -141,7 +141,13 @@ def list_statements(text: str, file: str, side: Side) -> Iterator[_Statement]:
         )  # fmt: skip
 
     def walk(
-        body: Sequence[ast.stmt], path: str, function: str, *, at_import: bool, guard: int = 0
+        body: Sequence[ast.stmt],
+        path: str,
+        function: str,
+        *,
+        at_import: bool,
+        guard: int = 0,
+        local: Set[str] = frozenset(),
     ) -> Iterator[_Statement]:
         for node in body:
             if _is_no_code(node):
@@ -155,7 +161,8 @@ def list_statements(text: str, file: str, side: Side) -> Iterator[_Statement]:
                 header = header.replace(end=node.end_lineno or last)
                 yield _Statement(fingerprint=f"{path}|{_dump_header(node)}", place=header)
                 own = inner if is_class else f"{inner}.<locals>"
-                yield from walk(node.body, f"{path}/{node.name}", own, at_import=is_class)
+                inner_names = local if isinstance(node, ast.ClassDef) else _local_names(node)
+                yield from walk(node.body, f"{path}/{node.name}", own, at_import=is_class, local=inner_names)
                 continue
             blocks = list(_blocks(node))
             if not blocks:
@@ -168,6 +175,8 @@ def list_statements(text: str, file: str, side: Side) -> Iterator[_Statement]:
                 lambdas = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Lambda)]
                 last = node.end_lineno or node.lineno
                 found = place(kind, _enclosing(function), node.lineno, last, names, lambdas, guard)
+                if kind == "code":
+                    found = found.replace(own=tuple(name for name in _own_names(node) if name in local))
                 value = getattr(node, "value", None)
                 if kind == "definition" and isinstance(value, ast.Dict):
                     found = found.replace(entries=len(value.keys))
@@ -182,7 +191,7 @@ def list_statements(text: str, file: str, side: Side) -> Iterator[_Statement]:
             )
             for name, block in blocks:
                 place_in_blocks = f"{path}/{type(node).__name__}.{name}"
-                yield from walk(block, place_in_blocks, function, at_import=at_import, guard=node.lineno)
+                yield from walk(block, place_in_blocks, function, at_import=at_import, guard=node.lineno, local=local)
 
     yield from walk(tree.body, "", "", at_import=True)
 
@@ -267,13 +276,19 @@ def _bound_names(node: ast.stmt) -> Iterator[str]:
             if isinstance(one, ast.Name):
                 yield one.id
         return
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    for target in targets:
-        for one in ast.walk(target) if target is not None else ():
+    for target in _targets_of(node):
+        for one in ast.walk(target):
             if isinstance(one, ast.Name):
                 yield one.id
             elif isinstance(one, ast.Attribute):
                 yield one.attr
+
+
+def _targets_of(node: ast.stmt) -> Sequence[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    target = getattr(node, "target", None)
+    return [target] if target is not None else []
 
 
 def find_readers(root: Path, files: Sequence[str], names: frozenset[str]) -> dict[str, set[int]]:
@@ -311,38 +326,67 @@ def find_dependents(
 
 def _find_dependents(trees: Mapping[str, ast.Module], changed: Sequence[ChangedStatement]) -> dict[str, set[int]]:
     everywhere: set[str] = set()
-    own: dict[tuple[str, str], set[str]] = {}  # file and qualified name of a function → its own names
+    own: dict[tuple[str, str], set[str]] = {}  # file and qualified name of a function → its own names that count
     for one in changed:
-        at = own.setdefault((one.file, one.function), set()) if one.kind == "code" and one.function else everywhere
-        at.update(one.names)
+        own.setdefault((one.file, one.function), set()).update(one.own)
+        everywhere.update(set(one.names) - set(one.own))
     found: dict[str, set[int]] = {}
 
-    def follow(file: str, body: Sequence[ast.stmt], function: str, visible: frozenset[str]) -> bool:
-        """Whether a further name counts."""
+    def follow(
+        file: str, body: Sequence[ast.stmt], function: str, counting: set[str], visible: Set[str], local: Set[str]
+    ) -> bool:
+        """Whether a further name counts. counting: the function's own names; visible: also those around it."""
         more = False
         for node in body:
-            if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-                name = f"{function}.{node.name}" if function else node.name
-                is_class = isinstance(node, ast.ClassDef)
-                inner = visible if is_class else visible | own.setdefault((file, name), set())
-                more |= follow(file, node.body, name, inner)
+            if isinstance(node, ast.ClassDef):
+                more |= follow(file, node.body, _join_names(function, node.name), counting, visible, local)
+                continue
+            if isinstance(node, _FUNCTIONS):
+                name = _join_names(function, node.name)
+                inner = own.setdefault((file, name), set())
+                more |= follow(file, node.body, f"{name}.<locals>", inner, visible | inner, _local_names(node))
                 continue
             if _reads_in_head(node, visible | everywhere):
                 found.setdefault(file, set()).update(_lines_of_head(node))
-                for name in _bound_names(node):
-                    at = own.get((file, function), everywhere)
-                    more |= name not in at
-                    at.add(name)
+                own_names = set(_own_names(node)) & local
+                for at, names in ((counting, own_names), (everywhere, set(_bound_names(node)) - own_names)):
+                    more |= not names <= at
+                    at |= names
             for _, block in _blocks(node):
-                more |= follow(file, block, function, visible)
+                more |= follow(file, block, function, counting, visible | counting, local)
         return more
 
     is_more = True
     while is_more:
         is_more = False
         for file, tree in trees.items():
-            is_more |= follow(file, tree.body, "", frozenset())
+            is_more |= follow(file, tree.body, "", set(), frozenset(), frozenset())
     return found
+
+
+def _join_names(function: str, name: str) -> str:
+    return f"{function}.{name}" if function else name
+
+
+def _local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
+    """Return the names of a function's arguments and of what it assigns, without those that it declares global."""
+    found, shared = set[str](), set[str]()
+    for one in ast.walk(function):
+        if isinstance(one, ast.arg):
+            found.add(one.arg)
+        elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+            found.add(one.id)
+        elif isinstance(one, (ast.Global, ast.Nonlocal)):
+            shared.update(one.names)
+    return frozenset(found - shared)
+
+
+def _own_names(node: ast.stmt) -> Iterator[str]:
+    """Yield the plain names among those that a statement binds, without its attributes: `self`, and not `rate`."""
+    attributes = {
+        one.attr for target in _targets_of(node) for one in ast.walk(target) if isinstance(one, ast.Attribute)
+    }
+    yield from (name for name in _bound_names(node) if name not in attributes)
 
 
 def _parse_files(root: Path, files: Sequence[str]) -> dict[str, ast.Module]:

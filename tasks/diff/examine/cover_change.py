@@ -345,7 +345,7 @@ def _on_host(statements: Sequence[ChangedStatement], ran: Both[RanLines], roots:
     if places:
         more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
         runs = "run" if len(places) > 1 else "runs"
-        yield f"{', '.join(places[:SHOWN])}{more} {runs} in the host's loop, and later steps were not seen"
+        yield f"{', '.join(places[:SHOWN])}{more} {runs} in the host's loop, and later steps may differ"
 
 
 def _places_on_host(statements: Sequence[ChangedStatement], ran: RanLines, root: Path) -> Iterator[str]:

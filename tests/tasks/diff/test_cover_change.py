@@ -189,6 +189,46 @@ def test_a_setting_counts_through_the_object_that_a_call_changes_and_a_print_doe
     assert [doubt in one for one in found.doubts] == ([True] if doubt else [])
 
 
+CLASS = """SETTINGS = {}
+def configure():
+    SETTINGS["limit"] = 50
+    limit = 3
+class Trainer:
+    def __init__(self):
+        self.ends = 9
+        other = 4
+    def fit(self, other, limit):
+        for step in range(9):
+            if step > self.ends:
+                break
+            if step > SETTINGS["limit"]:
+                break
+            if step > other + limit:
+                break
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "doubt"),
+    [
+        ("self.ends = 9", "self.ends = 8", "train.py:7 (read at train.py:11)"),
+        ('["limit"] = 50', '["limit"] = 5', "train.py:3 (read at train.py:13)"),
+        ("other = 4", "other = 5", ""),  # names of other functions
+        ("limit = 3", "limit = 2", ""),
+    ],
+)
+def test_attributes_and_names_of_the_module_count_in_other_functions(
+    tmp_path: Path, old: str, new: str, doubt: str
+) -> None:
+    for side, text in (("a", CLASS), ("b", CLASS.replace(old, new))):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "train.py").write_text(text)
+    changed = find_changed_code(tmp_path / "a", tmp_path / "b", ("train.py",), lambda path: True)
+    ran = RanLines(lines={"train.py": frozenset(range(1, 17))}, host={"train.py": frozenset({10, 11, 13, 15})})
+    found = cover_lines(changed, (ran, ran), (tmp_path / "a", tmp_path / "b"))
+    assert [doubt in one for one in found.doubts] == ([True] if doubt else [])
+
+
 def test_a_changed_file_that_is_read_makes_the_word_likely(tmp_path: Path) -> None:
     for side, text in (("a", "[1, 2, 3]"), ("b", "[1, 2, 4]")):
         (tmp_path / side).mkdir()
