@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger
@@ -43,12 +44,15 @@ from flows.publish_steps import comment_step, publish_case, show_verdict
 from tasks.diff.examine.assemble_case import CaseSteps, assemble_case
 from tasks.diff.examine.circumstances import chance_of
 from tasks.diff.examine.examination import Examination
-from tasks.diff.examine.examine_case import CaseRuns
+from tasks.diff.examine.examine_case import CaseRuns, case_id
 from tasks.diff.judge.gate import GateRule, judge_gate, read_gate
 from tasks.diff.judge.repeat_rule import NextLook, Patience
 from tasks.experiments.host_loops import COST as HOST_COST
+from tasks.experiments.interleave import RESULT as TURNS
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
+from tasks.experiments.recordings import FOLDER
 from tasks.experiments.runnable_arms import any_plans_of, has_other_cost, plans_of, wants_explanation
+from tasks.experiments.same_function import RESULT as FUNCTION_RESULT
 from tasks.experiments.same_function import say_cost_of_function
 from tasks.experiments.turns_job import find_obstacle, plan_turns, read_turns
 from tasks.ingest.run_record import adopt_run
@@ -341,6 +345,11 @@ def make_experiments(
     return Measurements(**found)
 
 
+def is_kept(runs: CaseRuns, store: Store, result: str) -> bool:
+    """Return whether an experiment has a result, as after a first look. It is made again only if something changed."""
+    return Path(store.comparison(runs.comparison, runs.case, case_id(runs)).path, FOLDER, result).is_file()
+
+
 def time_programs_of(
     plans: tuple[RunPlan, RunPlan], runs: CaseRuns, store: Store, jobs: Jobs, limit_s: float
 ) -> ProgramTimes | None:
@@ -349,7 +358,8 @@ def time_programs_of(
     if not is_local and (obstacle := find_obstacle(plans)):
         return ProgramTimes(problem=f"{obstacle}: runs are judged")
     limits = limits_of(runs.rules, cases=runs.cases, limit_s=limit_s)
-    EVENTS.put(Explaining(runs.case, f"the programs differ, also in time? {say_cost(limits)}"))
+    if not is_kept(runs, store, TURNS):
+        EVENTS.put(Explaining(runs.case, f"the programs differ, also in time? {say_cost(limits)}"))
     try:
         with slice_of(plans[0].target):
             if not is_local:
@@ -389,7 +399,8 @@ def time_in_job(plan: RunPlan, limits: TurnLimits, store: Store, jobs: Jobs) -> 
 def compare_functions_of(stand_ins: StandIns, runs: CaseRuns, store: Store) -> FunctionComparison | None:
     """Return whether both arms compute one function; None if the experiment failed."""
     cost = say_cost_of_function(store, runs.comparison, runs.case)
-    EVENTS.put(Explaining(runs.case, f"the programs or their bits differ: do they compute one function? {cost}"))
+    if not is_kept(runs, store, FUNCTION_RESULT):
+        EVENTS.put(Explaining(runs.case, f"the programs or their bits differ: do they compute one function? {cost}"))
     try:
         with slice_of(runs.target):
             found: FunctionComparison = compare_functions_step(stand_ins, runs, store)

@@ -1,7 +1,5 @@
 """Times both arms' host loops: each trainer runs in turn, unchanged but for its step's program, which returns zeros."""
 
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +7,10 @@ import numpy as np
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from maxview_probe.observe.observation_files import LOOP
-from tasks.experiments.observe_arm import end_after, make_run_folder
+from tasks.experiments.emptied_trainer import run_emptied
 from tasks.experiments.recordings import SIDES, Both
 from tasks.experiments.run_inside import Say
-from tasks.launch.backend import LaunchError
-from tasks.launch.local.process_group import run_to_end
-from tasks.observe.recorder import explain_missing_step, prepare_recorder
 from tasks.records.host_times import HostTimes, Span
-from tasks.records.observation import LOG
 from tasks.records.plan import RunPlan
 from tasks.store.atomic import write_atomically
 from tasks.store.documents import dump_json, load_json, read_document
@@ -26,7 +20,6 @@ COST = "both trainers are started twice more, and their step returns at once; --
 # which arm runs when: neither has the better place if the machine becomes quicker or slower
 ORDER = (0, 1, 1, 0)
 CALLS = 100  # stamped calls of a step; fewer if a trainer that takes no `steps=` has fewer steps
-TAKES_STEPS = ("maxview", "maxtext")  # trainers whose command takes `steps=`
 WARM = 10  # periods after the first call that are left out: caches fill, the first save is written
 CUT = 0.05  # share of the gaps at each end that counts as the gap beside it: bursts of other load
 LEAST = 5  # periods of a process
@@ -50,10 +43,11 @@ def _time(plans: Both[RunPlan], folder: Path, chance: float, say: Say) -> HostTi
     found: Both[list[Any]] = ([], [])
     for turn, side in enumerate(ORDER, 1):
         say(f"timing the host loop of {plans[side].arm} ({turn} of {len(ORDER)})")
-        stamps = _stamp_calls(plans[side], folder / "host" / f"{turn}-{SIDES[side]}")
-        if isinstance(stamps, str):
-            return HostTimes(problem=stamps)
-        found[side].append(np.diff(stamps, axis=0)[WARM:])
+        place = folder / "host" / f"{turn}-{SIDES[side]}"
+        clocked = run_emptied(plans[side], place, LOOP, CALLS, loop_calls=CALLS)
+        if isinstance(clocked, str):
+            return HostTimes(problem=clocked)
+        found[side].append(np.diff(clocked["stamps"], axis=0)[WARM:])
     steps = min(len(one) for side in found for one in side)
     if steps < LEAST:
         return HostTimes(problem=f"only {steps} steps of a host loop could be timed: train more steps")
@@ -85,20 +79,3 @@ def _span(gaps: Any, chance: float) -> Span:
     half = stdtrit(steps - 2 * cut - 1, 1 - chance / 2) * spread / np.sqrt(steps)
     means = held.mean(axis=1)
     return Span(effect=float(means.mean()), low=float((means - half).min()), high=float((means + half).max()))
-
-
-def _stamp_calls(plan: RunPlan, folder: Path) -> Sequence[Sequence[float]] | str:
-    """Run a trainer with an emptied step; return the stamps of its calls, or why there are none."""
-    shutil.rmtree(folder, ignore_errors=True)
-    moved = make_run_folder(end_after(plan, CALLS) if plan.trainer in TAKES_STEPS else plan, folder)
-    own = prepare_recorder(folder.absolute(), moved.environment, loop_calls=CALLS)
-    moved = moved.replace(environment={**moved.environment, **own})
-    try:
-        run_to_end(moved, folder / LOG)
-    except LaunchError as error:
-        return f"{plan.arm} does not start: {error}"
-    found = read_document(folder / LOOP, load_json)
-    if found is None:
-        return f"the host loop of {plan.arm} was not timed: {explain_missing_step(folder)}"
-    stamps: Sequence[Sequence[float]] = found["stamps"]
-    return stamps

@@ -1,23 +1,16 @@
 """Compares what both arms' hosts give their jitted functions in many steps, while heavy programs return zeros."""
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from maxview_probe.observe.observation_files import LATER
-from tasks.experiments.host_loops import TAKES_STEPS
-from tasks.experiments.observe_arm import end_after, make_run_folder
+from tasks.experiments.emptied_trainer import run_emptied
 from tasks.experiments.recordings import SIDES, Both
 from tasks.experiments.run_inside import Say
-from tasks.launch.backend import LaunchError
-from tasks.launch.local.process_group import run_to_end
-from tasks.observe.recorder import explain_missing_step, prepare_recorder
 from tasks.records.later_steps import LaterSteps
-from tasks.records.observation import LOG
 from tasks.records.plan import RunPlan
 from tasks.records.text import counted
-from tasks.store.documents import load_json, read_document
 
 type Calls = Sequence[Any]  # between two calls of the step: (name, digest of all that is given, first numbers)
 STEPS = 2_000  # a trainer that takes no `steps=` may have fewer
@@ -32,10 +25,10 @@ def compare_later_steps(plans: Both[RunPlan], folder: Path, recorded: int, say: 
     calls: list[tuple[str, Sequence[Calls]]] = []
     for plan, side in zip(plans, SIDES, strict=True):
         say(f"running the host loop of {plan.arm} for up to {STEPS:,} steps, without its programs")
-        found = _list_calls(plan, folder / "later" / side)
+        found = run_emptied(plan, folder / "later" / side, LATER, STEPS, later_steps=STEPS)
         if isinstance(found, str):
             return LaterSteps(problem=found)
-        calls.append(found)
+        calls.append((found["step"], found["steps"]))
     return compare_calls(calls[0][0], calls[0][1], calls[1][1], recorded)
 
 
@@ -60,19 +53,3 @@ def _describe(left: Calls, right: Calls) -> str:
             return f"`{name}` is given {', '.join(pairs[:3])}" if pairs else f"`{name}` is given other arrays"
     fewer, more = sorted((left, right), key=len)
     return f"`{more[len(fewer)][0]}` is called {counted(len(more) - len(fewer), 'time')} more by one arm"
-
-
-def _list_calls(plan: RunPlan, folder: Path) -> tuple[str, Sequence[Calls]] | str:
-    """Run a trainer with emptied programs; return the step's name and the calls of each step, or why there are none."""
-    shutil.rmtree(folder, ignore_errors=True)
-    moved = make_run_folder(end_after(plan, STEPS) if plan.trainer in TAKES_STEPS else plan, folder)
-    own = prepare_recorder(folder.absolute(), moved.environment, later_steps=STEPS)
-    moved = moved.replace(environment={**moved.environment, **own})
-    try:
-        run_to_end(moved, folder / LOG)
-    except LaunchError as error:
-        return f"{plan.arm} does not start: {error}"
-    found = read_document(folder / LATER, load_json)
-    if found is None:
-        return f"the later steps of {plan.arm} are not known: {explain_missing_step(folder)}"
-    return found["step"], found["steps"]

@@ -67,6 +67,8 @@ def draw_picture(record: ComparisonRecord) -> Picture | None:
     if len(points) < LEAST_POINTS:
         return None
     apart = _subtract(curves, record.baseline.name)
+    if apart and not any(value for _, value in apart):
+        return None  # equal curves show nothing
     if metric != STEP_TIME.curve and apart and max(abs(value) for _, value in apart) < ALIKE * _range(points):
         zero = [(apart[0][0], 0.0), (apart[-1][0], 0.0)]  # the baseline's own difference
         curves = [(_first_of(curves, record.baseline.name), zero), (_first_of(curves, record.candidate.name), apart)]

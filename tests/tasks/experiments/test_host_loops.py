@@ -77,7 +77,7 @@ def test_a_host_that_sleeps_in_every_fifth_step_is_slower(timed: Callable[..., H
             "only 1 steps of a host loop could be timed: train more steps",
             marks=pytest.mark.long,
         ),
-        ("step(w, x)", "1 / 0", "the host loop of right was not timed"),
+        ("step(w, x)", "1 / 0", "the host loop of right was not seen"),
     ],
 )
 def test_a_loop_that_cannot_be_timed_is_one_sentence(
