@@ -76,6 +76,10 @@ LOOPS = (
         "half the rate from step 4000 on",
     ),
     loop(
+        "an attribute that a constructor sets", "rates_of_host", "self.rate_at, self.every = rate, every",
+        "self.rate_at, self.every = rate, every - 1_000", "half the rate from step 4000 on", file="rates.py",
+    ),
+    loop(
         "an argument by the name of its flag", "rates_of_host", '"--ends", type=int, default=20_000',
         '"--ends", type=int, default=19_000', "no updates from step 19000 on",
     ),
