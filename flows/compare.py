@@ -188,9 +188,9 @@ def compare_cases(
             refused |= refuse(request, plans[0].target, store, jobs)
         for case, group in groupby(plans, key=lambda plan: plan.case):
             if case in refused:
-                comparisons.append(publish_case(with_gate(refused[case], gate), store))
+                comparisons.append(publish_case(refused[case].replace(gate=judge_gate(refused[case], gate)), store))
                 continue
-            started = time.monotonic()
+            case_began = started = time.monotonic()
             if only:
                 own = list(group)
                 is_new = not has_evidence(own, store, only)
@@ -198,7 +198,7 @@ def compare_cases(
                 result = compare_programs_of(stands, own, store, only, interleave_s, cases=cases_in_all)
                 if is_new:
                     note_cost(",".join(sorted(only)), own[0], time.monotonic() - started)
-                comparisons.append(publish_case(with_gate(result, gate), store))
+                comparisons.append(publish_case(finish_case(result, gate, case_began), store))
                 continue
             own = list(group)
             is_new, spent_s = not has_evidence(own, store, EXPERIMENTS), 0.0
@@ -230,8 +230,8 @@ def compare_cases(
             records = list(runs.runs)
             given = [record.plan for record in records if record.plan is not None]
             here = plans_of(records) or find_plans_of_function(stand_ins.get(case, StandIns()), result, given)
-            extended = with_gate(extend_case(result, here, store, records), gate)
-            comparisons.append(publish_case(extended, store, records))
+            extended = extend_case(result, here, store, records)
+            comparisons.append(publish_case(finish_case(extended, gate, case_began), store, records))
     except Stopped as stopped:  # the flow is being ended, by Ctrl-C or with its night
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
@@ -245,9 +245,9 @@ def compare_cases(
     return final_state(results, problem)
 
 
-def with_gate(record: ComparisonRecord, gate: Sequence[GateRule]) -> ComparisonRecord:
-    """Return the comparison, judged by a gate if there is one."""
-    return record.replace(gate=judge_gate(record, gate))
+def finish_case(record: ComparisonRecord, gate: Sequence[GateRule], began: float) -> ComparisonRecord:
+    """Return the comparison with its duration, judged by a gate if there is one. began: by the monotonic clock."""
+    return record.replace(gate=judge_gate(record, gate), took_s=round(time.monotonic() - began, 1))
 
 
 def converge_cases(

@@ -72,8 +72,6 @@ class LiveView:
         self.console = console
         self.comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
         self.convergence: list[tuple[ConvergenceRecord, str]] = []
-        self.waited_s: list[float] = []  # seconds until each comparison, since the one before it
-        self._compared = time.monotonic()
         self.plans: list[RunPlan] = []
         self._rows: dict[str, TaskID] = {}
         self._checkpoints: dict[str, dict[int, str]] = {}
@@ -145,8 +143,6 @@ class LiveView:
                 self.convergence.append((converged, place))
             case Compared(record, page, _):
                 self.comparisons.append((record, page))
-                self.waited_s.append(time.monotonic() - self._compared)
-                self._compared += self.waited_s[-1]
 
     def show_read(self, name: str, done: int, size: int) -> None:
         """Show how many bytes of a long file have been read: `done` of `size`."""

@@ -268,6 +268,7 @@ class ComparisonRecord(Frozen):
     coverage: ChangeCoverage | None = None  # what of the change was covered; None: the arms are no two checkouts
     data: DataComparison | None = None  # the batches of both recorded steps; None: not tried
     gate: GateResult | None = None  # None: every judged row counts
+    took_s: float | None = None  # seconds from the first run or experiment to the verdict; None: unknown, or of logs
     evidence: tuple[EvidenceLine, ...] = ()  # all measurements and runs of the two versions, the oldest first
     earlier: tuple[EarlierVerdict, ...] = ()  # what the page told with less evidence, the oldest first
     explanation: Explanation | None = None  # causes of the difference; None if not examined

@@ -37,7 +37,9 @@ class CodeVersion(Frozen):
     head: str = ""  # SHA of a working tree's HEAD; empty: this is a commit
     changed: tuple[str, ...] = ()  # files of a working tree with uncommitted changes
     left_out: int = 0  # of a commit that is HEAD: files of the working tree with uncommitted changes
-    diff: str = ""  # of these files, as git prints it; its end may be left out
+    # as git prints it, of the uncommitted changes; of a candidate that is a commit, from the baseline's commit, of the
+    # files that the trainer reads. Its end may be left out
+    diff: str = ""
     ahead: int | None = None  # commits that the other arm lacks; None: unknown, e.g. at a remote address
     different: tuple[str, ...] | None = None  # files that differ from the other arm's; None: unknown
     read: int | None = None  # number of these files that the trainer reads

@@ -20,7 +20,7 @@ from tasks.resolve.python_environments import check_packages
 from tasks.resolve.refs import WORKING_TREE, ResolvedRef, check_repository, is_address
 from tasks.resolve.trainers import trainer_class
 from tasks.resolve.trainers.trainer import Checkout, Trainer
-from tasks.resolve.working_tree import describe_version, find_source, list_changed_files, resolve_version
+from tasks.resolve.working_tree import describe_version, find_source, list_changed_files, read_diff, resolve_version
 
 
 def prepare_trainers(comparison: Comparison, options: ArmOverrides, cache: Path) -> dict[str, Trainer]:
@@ -102,11 +102,15 @@ def _add_distances(
         left, right, own = ends[other.name], ends[arm.name], trainers[arm.name]
         template = comparison.command_of(arm)
         words = frozenset(template.argv if template else ())
+        read = [path for path in different if own.is_read(path, words)]
         distance = {
             "ahead": int(run_git(["rev-list", "--count", f"{left}..{right}"], folder=folder)),
             "different": different,
-            "read": sum(own.is_read(path, words) for path in different),
+            "read": len(read),
         }
+        if arm is comparison.arms[-1] and read and not any(ref.head for ref in refs.values()):
+            paths = [f":(literal){path}" for path in read]
+            distance["diff"] = read_diff(folder, refs[other.name].sha, refs[arm.name].sha, paths)
         version = own.version and own.version.replace(**distance)
         found[arm.name] = own.replace(version=version, commits=list_commits(folder, left, right))
     return found

@@ -57,12 +57,7 @@ def describe_version(ref: ResolvedRef, clone: str, source: str) -> CodeVersion:
     """
     folder = Path(source)
     subject = run_git(["show", "--no-patch", "--format=%s", "--end-of-options", ref.head or ref.sha], folder=folder)
-    diff = ""
-    if ref.head:
-        words = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", ref.head, ref.sha, "--"]
-        diff = _readable(run_git(words, folder=folder))
-    if len(diff) > MAX_DIFF_LENGTH:
-        diff = f"{diff[:MAX_DIFF_LENGTH]}\n… and {len(diff) - MAX_DIFF_LENGTH:,} more characters"
+    diff = read_diff(folder, ref.head, ref.sha) if ref.head else ""
     left_out = 0
     if ref.sha == _read_ref(Path(clone), "HEAD"):
         with suppress(GitError):  # a bare clone has no working tree
@@ -77,6 +72,15 @@ def describe_version(ref: ResolvedRef, clone: str, source: str) -> CodeVersion:
         left_out=left_out,
         diff=diff,
     )
+
+
+def read_diff(folder: Path, left: str, right: str, paths: Sequence[str] = ()) -> str:
+    """Return the differences between two commits as git prints them, of all files or of some. Raises GitError."""
+    words = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", left, right, "--", *paths]
+    diff = _readable(run_git(words, folder=folder))
+    if len(diff) > MAX_DIFF_LENGTH:
+        return f"{diff[:MAX_DIFF_LENGTH]}\n… and {len(diff) - MAX_DIFF_LENGTH:,} more characters"
+    return diff
 
 
 def list_changed_files(folder: Path, left: str, right: str) -> tuple[str, ...]:

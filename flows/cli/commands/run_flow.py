@@ -60,11 +60,11 @@ def run_flow(
         print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
     else:
         console = Console()
-        for (record, page), waited_s in zip(view.comparisons, view.waited_s, strict=True):
+        for record, page in view.comparisons:
             if record is not records[0]:
                 console.print()
             link = page.link if page.link.startswith("http") else None
-            print_comparison(console, record, page=page.place, link=link, waited_s=waited_s, full=full)
+            print_comparison(console, record, page=page.place, link=link, full=full)
         if len(records) > 1:
             console.print(render_floors(records, left_out))
             print(f"index: {index_of(parameters['out'])}")

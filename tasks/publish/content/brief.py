@@ -17,11 +17,11 @@ from tasks.diff.judge.ingest_command import UNNAMED
 from tasks.diff.judge.metric_rows import NOT_JUDGED
 from tasks.diff.judge.next_step import PER_STEP, find_deciding_row, find_time_row
 from tasks.diff.judge.step_modes import find_border, name_share
-from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN
+from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN, show_duration
 from tasks.diff.phrases.headlines import tell_dead, tell_result
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import COMPILED_PROGRAMS, MEMORY
-from tasks.metrics.result_metrics import FUNCTION, LATER_STEPS, LOSS, RESTORED
+from tasks.metrics.result_metrics import EVALUATION, FUNCTION, LATER_STEPS, LOSS, RESTORED
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.publish.content.edits import list_edits, shorten_edit
@@ -45,12 +45,13 @@ from tasks.records.compared_case import ArmSummary, ComparisonRecord, MetricDiff
 from tasks.records.explanation import Explanation
 from tasks.records.function import show_relative
 from tasks.records.next_step import NextStep
-from tasks.records.text import shorten, show_share, tells_nothing, visible
+from tasks.records.text import counted, shorten, show_share, tells_nothing, visible
 
 HOST = "the host between the steps"  # a part of the time in an explanation
 MAX_TITLE_LENGTH = 120  # characters: two lines on a screen
 MAX_REF_LENGTH = 24  # characters of an arm in the title
 MAX_ROWS, MAX_TICKS = 4, 4
+NOTHING_LEFT = "nothing to do"
 # the block that ends logs of MaxText; its text waits in a buffer, and stands before the cause of a death at the end
 _FLOPS = re.compile(r"Per train step:| Total TFLOPs: | split as [\d.]+%")
 LAST_LINES, LAST_BYTES = 3, 4_096  # of a dead run's log
@@ -122,7 +123,8 @@ class Brief(Frozen):
     title: str
     word: str  # the outcome, or what was asked: "same function and time"
     sentence: str
-    not_tried: str  # what an untrained comparison leaves out, as a sentence; else empty
+    not_tried: str  # what the comparison leaves out, as a sentence; may be empty
+    took: str  # how long the comparison took; empty: unknown
     evaluated: str  # which functions of the loops float64 evaluated, as a sentence; empty: the steps alone
     gate: str  # whether it passes the command's gate, and why; empty without a gate
     sure: str  # how certain the verdict is; may be empty
@@ -134,6 +136,7 @@ class Brief(Frozen):
     why: str
     edit: tuple[str, ...]  # the first changed lines of a working tree
     next_step: NextStep | None
+    done: str  # that there is nothing to do, as a clause; empty with a next step, or while a question is open
     row: MetricDiff | None  # the row that decides the verdict; None if an arm died or no row decides
     curve: str  # id of the figure that is drawn first; empty without `row`
 
@@ -157,7 +160,8 @@ def make_brief(record: ComparisonRecord) -> Brief:
         evaluated=_as_sentence(visible(record.function.evaluated))
         if record.function and record.function.evaluated
         else "",
-        not_tried=_as_sentence(visible(record.not_tried)) if record.not_tried else "",
+        not_tried=tell_not_tried(record),
+        took="" if record.took_s is None else show_duration(record.took_s),
         gate=tell_gate(record),
         sure=qualify_certainty(record, tell_certainty(record, row)),
         strips=strips,
@@ -168,6 +172,7 @@ def make_brief(record: ComparisonRecord) -> Brief:
         why=tell_why(record, row),
         edit=tuple(line for edit in list_edits(record)[-1:] for line in shorten_edit(edit)),
         next_step=record.next_step,
+        done=NOTHING_LEFT if _is_done(record) else "",
         row=row,
         curve=CURVES.get(row.metric, row.metric) if row else "",
     )
@@ -179,6 +184,33 @@ def tell_gate(record: ComparisonRecord) -> str:
         return ""
     word = {0: "passed", 1: "failed", 3: "is undecided"}[record.gate.status]
     return f"Gate {record.gate.name} {word} ({visible(record.gate.reason)})."
+
+
+def _is_done(record: ComparisonRecord) -> bool:
+    """Return whether the comparison leaves nothing to do: it is certain, and no step follows."""
+    doubts = record.coverage.doubts if record.coverage is not None else ()
+    return record.next_step is None and outcome_of(record) in ("same", "improved") and not doubts
+
+
+def tell_not_tried(record: ComparisonRecord) -> str:
+    """Return what a comparison leaves out, as a sentence; empty after a death, or for steps that were only compiled."""
+    if record.not_tried:
+        return _as_sentence(visible(record.not_tried))
+    steps = max((curve.steps[-1] + 1 for curve in record.curves if curve.steps), default=0)
+    if not record.trained or record.programs is not None or record.has_died or not steps:
+        return ""
+    judged = {row.metric for row in record.rows if row.verdict not in (NOT_JUDGED, "unknown")}
+    known = record.equal_by_construction or (record.function and record.function.answer != "not evaluated")
+    left_out = {
+        "later steps": False,
+        "other seeds": False,
+        "other cases": False,
+        "evaluations": EVALUATION.name in judged,
+        "restarts": RESTORED.name in judged,
+        "the steps in float64": known or any(floor.name == "same program" and floor.holds for floor in record.floors),
+    }
+    *names, last = [name for name, tried in left_out.items() if not tried]
+    return f"Trained for {counted(steps, 'step')}; not tried: {', '.join(names)} and {last}."
 
 
 def _name_arms(record: ComparisonRecord) -> str:

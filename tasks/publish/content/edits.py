@@ -1,4 +1,4 @@
-"""Shows the uncommitted changes of a working tree: the lines of its diff, and which of them ran."""
+"""Shows the changed lines of a working tree or a commit: its diff, and which of its lines ran."""
 
 import re
 from collections.abc import Iterator
@@ -23,11 +23,30 @@ class EditLine(Frozen):
 
 
 class Edit(Frozen):
-    """The uncommitted changes of one side."""
+    """The uncommitted changes of one side, or the changes from the baseline's commit to the candidate's."""
 
     side: str
     version: CodeVersion
     lines: tuple[EditLine, ...]
+    command: str  # prints the whole diff
+
+    @property
+    def title(self) -> str:
+        """The heading of its section."""
+        return "Uncommitted changes" if self.version.changed else "Changed lines"
+
+    @property
+    def extent(self) -> str:
+        """What it differs from, in words."""
+        if self.version.changed:
+            return f"of the {self.side}, not in {self.version.head[:9]}"
+        return "between both commits, in files that the trainer reads"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The changed files."""
+        names = (line.text.removeprefix("+++ b/") for line in self.lines if line.text.startswith("+++ b/"))
+        return self.version.changed or tuple(names)
 
     @property
     def is_long(self) -> bool:
@@ -50,13 +69,19 @@ class Edit(Frozen):
 
 
 def list_edits(record: ComparisonRecord) -> list[Edit]:
-    """Return the uncommitted changes of each side that is a working tree."""
+    """Return the uncommitted changes of each side that is a working tree; of two commits, those between them."""
     sides = (("baseline", record.baseline), ("candidate", record.candidate))
     found = ((side, record.code.get(arm.name)) for side, arm in sides)
+    between = ("git", "diff", *(record.commit_in_clone(arm) or "" for _, arm in sides))
     return [
-        Edit(side=side, version=version, lines=tuple(read_diff(record, side, version)))
+        Edit(
+            side=side,
+            version=version,
+            lines=tuple(read_diff(record, side, version)),
+            command="git diff" if version.changed else " ".join(word[:9] for word in between),
+        )
         for side, version in found
-        if version is not None and version.changed
+        if version is not None and (version.changed or version.diff)
     ]
 
 
@@ -86,9 +111,14 @@ def read_diff(record: ComparisonRecord, side: str, version: CodeVersion) -> Iter
 
 
 def shorten_edit(edit: Edit) -> list[str]:
-    """Return up to SHOWN changed lines, each without its indentation; the last one tells how many more there are."""
+    """Return up to SHOWN changed lines, each without its indentation; the last one tells how many more there are.
+
+    Of commits only a short diff: the first lines of a long one tell little.
+    """
+    if not edit.version.changed and not edit.is_short:
+        return []
     changed = [f"{line.text[0]} {line.text[1:].strip()}" for line in edit.lines if line.kind in ("added", "removed")]
     changed = [line for line in changed if line[1:].strip()]
     if len(changed) <= SHOWN:
         return changed
-    return [*changed[: SHOWN - 1], f"… {len(changed) - SHOWN + 1} more lines: git diff"]
+    return [*changed[: SHOWN - 1], f"… {len(changed) - SHOWN + 1} more lines: {edit.command}"]

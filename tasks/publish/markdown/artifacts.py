@@ -36,7 +36,7 @@ def summary_markdown(record: ComparisonRecord, page: str = "") -> str:
     if page.startswith(("http://", "https://")):
         head.insert(0, f"[The page]({page})")
     step = brief.next_step
-    last = [f"next: {_md(step.before or step.purpose)}"] if step is not None else []
+    last = [f"next: {_md(brief.done if step is None else step.before or step.purpose)}"] if step or brief.done else []
     last += [show_code(step.command)] if step is not None and step.argv else []
     between = [
         "\n".join(f"- {OUTCOMES[tick.word].sign} {_md(tick.text)}" for tick in brief.ticks),

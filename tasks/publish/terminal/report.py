@@ -16,7 +16,6 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from tasks.diff.phrases.amounts import show_duration
 from tasks.publish.content.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.content.brief import Brief, make_brief
 from tasks.publish.content.checkpoints import STATES, CheckpointLine, State, list_checkpoints
@@ -66,16 +65,13 @@ def print_comparison(
     *,
     page: str | os.PathLike[str] | None = None,
     link: str | None = None,
-    waited_s: float | None = None,
     full: bool = False,
 ) -> None:
     """Print the brief; with `full`, then the whole report. Addresses and commands do not wrap, so that they are copied.
 
     page: the page's address, a URL where possible. link: another address, which opens the page in a browser.
-    waited_s: seconds that the comparison took, with everything that is no run; None: unknown.
     """
-    duration = "" if waited_s is None else show_duration(waited_s)
-    for line in render_brief(record, console.width, duration=duration, bars=console.is_terminal, full=full):
+    for line in render_brief(record, console.width, bars=console.is_terminal, full=full):
         console.print(line, soft_wrap=True)
     if full:
         console.print(render_details(record), crop=False)
@@ -84,6 +80,8 @@ def print_comparison(
             console.print(Text(f"  {name:4}  {visible(os.fspath(text))}"), soft_wrap=True)
     step = record.next_step
     if step is None:
+        if done := make_brief(record).done:
+            console.print(Text(f"  next  {done}"), soft_wrap=True)
         return
     said = step.sentence if full or not step.argv else step.before
     for line in _fold(visible(said), console.width, "next"):
@@ -93,15 +91,13 @@ def print_comparison(
         console.print(Text(f"  {label}  {visible(as_typed(step.command))}", style="bold"), soft_wrap=True)
 
 
-def render_brief(
-    record: ComparisonRecord, width: int, *, bars: bool, duration: str = "", full: bool = False
-) -> list[Text]:
+def render_brief(record: ComparisonRecord, width: int, *, bars: bool, full: bool = False) -> list[Text]:
     """Return the lines of the brief without page and next step. They are legible at 80 columns and without colours.
 
     bars: draw the levels of step times also as bars. full: the whole report follows, so `--full` is not named.
     """
     brief = make_brief(record)
-    lines = [*_title(brief, width, duration), *_fold(f"{brief.sentence} {brief.sure}".rstrip(), width)]
+    lines = [*_title(brief, width), *_fold(f"{brief.sentence} {brief.sure}".rstrip(), width)]
     lines += _fold(brief.evaluated, width) if brief.evaluated else []
     lines += _fold(brief.not_tried, width) if brief.not_tried else []
     lines += _fold(brief.gate, width) if brief.gate else []
@@ -139,11 +135,11 @@ def render_first_word(record: ComparisonRecord, width: int) -> list[Text]:
     return [*_title(brief, width), *_fold(brief.sentence, width)]
 
 
-def _title(brief: Brief, width: int, duration: str = "") -> list[Text]:
+def _title(brief: Brief, width: int) -> list[Text]:
     word = OUTCOMES[brief.outcome]
     head = f"{word.sign} {brief.word.upper()}"
     title = f"{head}   {brief.title}"
-    title += f"   {duration}" if duration and len(f"{title}   {duration}") <= width else ""
+    title += f"   {brief.took}" if brief.took and len(f"{title}   {brief.took}") <= width else ""
     first, *others = textwrap.wrap(title, width, subsequent_indent="  ", break_on_hyphens=False)
     lines = [Text(first, style=word.style), *map(Text, others)]
     lines[0].stylize("default not bold", len(head))

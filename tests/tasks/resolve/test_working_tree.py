@@ -211,6 +211,18 @@ def test_the_plans_name_both_versions_and_their_distance(clone: Path, plan: Plan
     assert RunPlan.model_validate_json(plan()["branch"].model_dump_json()).version == right
 
 
+def test_a_committed_change_has_the_diff_of_what_the_trainer_reads(clone: Path, plan: Plans, git: Git) -> None:
+    edit(clone)
+    (clone / "README.md").write_text("prose\n")
+    git("add", "--all")
+    git("commit", "-q", "-m", "another")
+    left, right = (plan()[arm].version for arm in ("baseline", "branch"))
+    assert left is not None
+    assert right is not None
+    assert not left.diff
+    assert right.diff == git("diff", "main", "HEAD", "--", "model/train.py")
+
+
 @pytest.mark.parametrize("kind", ["worktree", "shallow", "submodule", "subfolder", "detached"])
 def test_it_works_in_every_clone_with_files(kind: str, clone: Path, repository: Path, cache: Path, git: Git) -> None:
     folder = clone.parent / kind

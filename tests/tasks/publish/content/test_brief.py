@@ -18,6 +18,7 @@ from tasks.publish.content.brief import (
     tell_certainty,
 )
 from tasks.publish.content.row_values import show_percent, show_sides, show_values
+from tasks.records.change import ChangeCoverage
 from tasks.records.compared_case import ComparisonRecord, Finding, Floor, MetricDiff
 from tasks.records.explanation import CodeLine, Explanation, TimeDifference, TimeExplanation
 from tasks.records.function import FunctionComparison, ResultGap
@@ -285,3 +286,23 @@ def test_levels_far_from_the_judged_values_are_not_drawn(record_002: ComparisonR
 
     assert _agree(strips(1.1), row)
     assert not _agree(strips(2.0), row)
+
+
+def test_a_trained_comparison_tells_what_was_not_tried(record_002: ComparisonRecord, make_row: MakeRow) -> None:
+    steps = max(curve.steps[-1] for curve in record_002.curves) + 1
+    told = make_brief(record_002.replace(function=None, equal_by_construction="", floors=())).not_tried
+    assert told.startswith(f"Trained for {steps} steps; not tried: later steps, other seeds, other cases, ")
+    assert told.endswith("restarts and the steps in float64.")
+    restored = make_row("restored", "Restored", ("equal", "equal", ""), "same", "")
+    tried = record_002.replace(function=SAME, rows=(*record_002.rows, restored))
+    assert "float64" not in make_brief(tried).not_tried
+    assert "restarts" not in make_brief(tried).not_tried
+    assert make_brief(record_002.replace(not_tried="nothing was trained")).not_tried == "Nothing was trained."
+
+
+def test_a_certain_same_without_a_next_step_leaves_nothing_to_do(record_002: ComparisonRecord) -> None:
+    same = record_002.replace(verdict="same", findings=(), next_step=None)
+    assert make_brief(same).done
+    doubted = same.replace(coverage=ChangeCoverage(lines=1, files=1, doubts=("a line did not run",)))
+    assert not make_brief(doubted).done
+    assert not make_brief(same.replace(verdict="regressed")).done

@@ -1,4 +1,4 @@
-"""The diff of a working tree: its lines, which of them ran, and the first ones for a terminal."""
+"""The diff of a working tree or a commit: its lines, which of them ran, and the first ones for a terminal."""
 
 import pytest
 
@@ -69,6 +69,20 @@ def test_a_terminal_shows_up_to_six_lines(lines: int, shown: int, record_002: Co
     assert printed[-shown:] == list(brief.edit)
 
 
-def test_a_commit_has_no_such_diff(record_002: ComparisonRecord) -> None:
-    assert not list_edits(record_002)
-    assert not make_brief(record_002).edit
+def test_the_lines_between_two_commits_are_shown(record_002: ComparisonRecord) -> None:
+    assert not list_edits(record_002)  # nothing is known of its commits
+    record = committed(record_002, DIFF)
+    (edit,) = list_edits(record)
+    assert (edit.title, edit.files) == ("Changed lines", ("model/layers.py",))
+    assert make_brief(record).edit[0] == "- y = wide * f(e)"
+
+
+def test_a_terminal_leaves_out_a_long_diff_of_a_commit(record_002: ComparisonRecord) -> None:
+    record = committed(record_002, "\n".join(DIFF.split("\n")[:5] + ["+    x = 1"] * 20))
+    assert not make_brief(record).edit
+    assert list_edits(record)[0].lines  # the page has it
+
+
+def committed(record: ComparisonRecord, diff: str) -> ComparisonRecord:
+    version = CodeVersion(name="feature", sha="2" * 40, subject="other norm", ahead=1, diff=diff)
+    return record.replace(code={record.candidate.name: version})
