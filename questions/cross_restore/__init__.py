@@ -7,5 +7,5 @@ Read first: cross_maxtext.py.
 from configs.questions import Question
 
 QUESTION = Question(
-    after_run="questions.cross_restore.steps:cross_restore_step",
+    after_run="questions.cross_restore.steps:restore_after_run",
 )

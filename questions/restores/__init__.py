@@ -10,6 +10,6 @@ QUESTION = Question(
     command="questions.restores.command:restores",
     summary="Check that what was restored is what was saved, array by array.",
     read_typed="questions.restores.command:read_typed",
-    after_run="questions.restores.steps:check_restore_step",
+    after_run="questions.restores.steps:check_after_run",
     examples=("linen-vs-nnx", "linen-vs-nnx --vary scan_layers=true,false"),
 )

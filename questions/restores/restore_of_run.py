@@ -18,24 +18,27 @@ MAX_S = 120.0  # a run that took longer is not repeated for this question: `maxv
 RESUMES = "resume_after_step"
 
 
-def check_restore(run: LaunchedRun) -> Restored | None:
-    """Return what the program of a run restores of what it saves; None if the question does not arise.
+def can_check(run: LaunchedRun) -> bool:
+    """Return whether the question arises: for the first run of an arm on this machine, if it can be started again.
 
-    It arises for the first run of an arm on this machine, if a case resumes, or if a custom program wrote files that it
-    could restore from.
+    A case that resumes can, and a custom program that wrote files that it could restore from.
     """
     plan = run.plan
     if plan.backend != "local" or not plan.work.has_steps or plan.repeat or read_exit_code(run.directory.log) != 0:
-        return None
+        return False
+    if not find_kind(plan.trainer).takes_command:
+        return int(plan.config.get(RESUMES, -1)) >= 0
+    return _count_calls(plan) >= 2 and any(_find_saved(plan))
+
+
+def check_restore(plan: RunPlan) -> Restored:
+    """Return what the program of a run restores of what it saves. `can_check` must hold."""
     folder = Path(plan.directory) / RESTORED
-    if int(plan.config.get(RESUMES, -1)) >= 0 and not find_kind(plan.trainer).takes_command:
+    if not find_kind(plan.trainer).takes_command:
         saves, again = (_resuming(plan, int(plan.config[RESUMES]) + more) for more in (1, 2))
         saved = witness_saving(saves, folder / "saves")
         return compare_again(saved, witness_restoring(again, folder / "restores", saved))
-    calls = _count_calls(plan)
-    if not find_kind(plan.trainer).takes_command or calls < 2 or not any(_find_saved(plan)):
-        return None
-    saved = witness_saving(plan, folder / "saves", steps=calls - 1)
+    saved = witness_saving(plan, folder / "saves", steps=_count_calls(plan) - 1)
     return compare_again(saved, witness_restoring(plan, folder / "restores", saved))
 
 
@@ -45,7 +48,7 @@ def _resuming(plan: RunPlan, steps: int) -> RunPlan:
     own = {RESUMES: -1, "steps": steps, "eval_interval": -1}
     words = tuple(f"{key}={value}" for key, value in own.items() if key != "steps")
     kept = tuple(word for word in moved.argv if word.partition("=")[0] not in own or word.startswith("steps="))
-    return moved.model_copy(update={"argv": (*kept, *words), "config": plan.config | own})
+    return moved.replace(argv=(*kept, *words), config=plan.config | own)
 
 
 def _count_calls(plan: RunPlan) -> int:

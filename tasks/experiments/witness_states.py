@@ -85,7 +85,7 @@ def _witness(
     own = prepare_recorder(
         folder, moved.environment, states=states, end_after=steps, root=moved.source or "", changed=list(changed)
     )
-    started = moved.model_copy(update={"environment": {**moved.environment, **own}, "argv": (*moved.argv, *extra)})
+    started = moved.replace(environment={**moved.environment, **own}, argv=(*moved.argv, *extra))
     try:
         run_to_end(started, folder / LOG)
     except (LaunchError, OSError) as error:
@@ -164,12 +164,12 @@ def compare_again(saved: WitnessedRun, again: WitnessedRun, *, fresh: NotedState
     first, (restored, *_) = fresh or saved.states[0], again.states
     chosen = find_saved(saved.states, restored)
     updates = counted(chosen.call, "update")
-    chosen = chosen.model_copy(update={"title": f"the state after {updates}, {title}"})
+    chosen = chosen.replace(title=f"the state after {updates}, {title}")
     found = compare_restored(chosen, restored, fresh=first, others=saved.states, read=again.read)
     unfinished = [path for path in again.read if TMP_MARK in path]
     if unfinished:
         note = f"it read a save that was not finished: {_shorten(unfinished[0], again)}"
-        return found.model_copy(update={"notes": (*found.notes, note), "reads_unfinished": True})
+        return found.replace(notes=(*found.notes, note), reads_unfinished=True)
     return found
 
 

@@ -60,12 +60,15 @@ class Edit(Frozen):
 
     @property
     def body(self) -> tuple[EditLine, ...]:
-        """The lines without git's own; a file is a line with its name."""
-        own = (line for line in self.lines if line.kind != "file" or line.text.startswith("+++ "))
-        return tuple(
+        """The lines without git's own and blank ones at the end; a file is a line with its name."""
+        own = [
             line.replace(text=line.text.removeprefix("+++ ").removeprefix("b/")) if line.kind == "file" else line
-            for line in own
-        )
+            for line in self.lines
+            if line.kind != "file" or line.text.startswith("+++ ")
+        ]
+        while own and not own[-1].text.strip():
+            own.pop()
+        return tuple(own)
 
 
 def list_edits(record: ComparisonRecord) -> list[Edit]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from questions.restores.restore_matrix import RestoreCell, RestoreMatrix, describe_matrix
-from questions.restores.restore_of_run import check_restore
+from questions.restores.restore_of_run import can_check, check_restore
 from tasks.launch.backend import LaunchedRun
 from tasks.records.plan import RunPlan
 from tasks.records.restored import Restored, RestoredArray
@@ -28,7 +28,9 @@ def ended(plan: RunPlan, out: Path, code: int = 0) -> LaunchedRun:
 def test_our_trainer_restores_every_array_in_a_case_that_resumes(tmp_path: Path) -> None:
     request = Request(comparison="linen-vs-nnx", cases=("14_resume",), repeats=1)
     linen, _ = resolve(request, tmp_path)
-    found = check_restore(ended(linen, tmp_path))
+    run = ended(linen, tmp_path)
+    assert can_check(run)
+    found = check_restore(run.plan)
     assert found is not None
     assert found.holds is True, found.summary
     assert {array.role for array in found.equal} == {"parameter", "optimizer", "counter"}
@@ -38,10 +40,10 @@ def test_a_run_that_failed_or_saves_nothing_is_not_started_again(
     make_plan: Callable[..., RunPlan], tmp_path: Path
 ) -> None:
     resumes = make_plan("raise SystemExit(1)", config={"steps": 3, "resume_after_step": 1})
-    assert check_restore(ended(resumes, tmp_path, code=1)) is None
-    assert check_restore(ended(make_plan("", config={"steps": 3, "resume_after_step": -1}), tmp_path)) is None
-    assert check_restore(ended(make_plan("", trainer="command"), tmp_path)) is None
-    assert check_restore(ended(resumes.replace(repeat=1), tmp_path)) is None
+    assert not can_check(ended(resumes, tmp_path, code=1))
+    assert not can_check(ended(make_plan("", config={"steps": 3, "resume_after_step": -1}), tmp_path))
+    assert not can_check(ended(make_plan("", trainer="command"), tmp_path))
+    assert not can_check(ended(resumes.replace(repeat=1), tmp_path))
 
 
 def test_a_matrix_counts_each_pair_and_a_versions_own_checkpoint_must_be_compared() -> None:

@@ -35,9 +35,7 @@ def test_a_fault_that_one_arm_has_counts(
     before: Restored, after: Restored, verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
     runs = (make_run(arm, exact=True) for arm in ("linen", "nnx"))
-    record = compare(
-        *(run.model_copy(update={"restored": one}) for run, one in zip(runs, (before, after), strict=True))
-    )
+    record = compare(*(run.replace(restored=one) for run, one in zip(runs, (before, after), strict=True)))
     row = row_of(record, "restored")
     assert row.verdict == verdict
     if verdict == "regressed":
@@ -48,7 +46,7 @@ def test_a_fault_that_one_arm_has_counts(
 def test_there_is_no_row_if_no_restore_was_compared(make_run: MakeRun, compare: Compare) -> None:
     record = compare(make_run("linen"), make_run("nnx"))
     assert "restored" not in {row.metric for row in record.rows}
-    runs = [make_run(arm).model_copy(update={"restored": DIED}) for arm in ("linen", "nnx")]
+    runs = [make_run(arm).replace(restored=DIED) for arm in ("linen", "nnx")]
     assert "restored" not in {row.metric for row in compare(*runs).rows}
 
 
@@ -57,7 +55,7 @@ def test_a_fault_of_the_only_arm_that_was_checked_decides_nothing(
     checked: int, make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
     runs = [make_run(arm, exact=True) for arm in ("linen", "nnx")]
-    runs[checked] = runs[checked].model_copy(update={"restored": ROUNDED})
+    runs[checked] = runs[checked].replace(restored=ROUNDED)
     row = row_of(compare(*runs), "restored")
     assert row.verdict == "unknown"
     assert row.reason.startswith(f"only the {('baseline', 'candidate')[checked]} was checked")
