@@ -98,12 +98,14 @@ def describe_machine() -> list[Any]:
 def is_current(folder: Path, given: str, *, own: bool = False) -> bool:
     """Return whether a folder has a recording that was made from this, and all that it read is as it was.
 
-    What no note can follow counts as changed. own: unless this process made the recording, for the same page.
+    What no note can follow counts as changed. own: unless this process made the recording, for the same page. Then
+    a file that was missing may have been written by the recorded program, as caches are.
     """
-    note = read_note(folder)
-    if note is None or note.given != given or (note.unseen and not (own and (str(folder), given) in _MADE)):
+    note, made = read_note(folder), own and (str(folder), given) in _MADE
+    if note is None or note.given != given or (note.unseen and not made):
         return False
-    return all(_is_as_it_was(path, was, note.contents.get(path, "")) for path, was in note.read.items())
+    read = ((path, was) for path, was in note.read.items() if was is not None or not made)
+    return all(_is_as_it_was(path, was, note.contents.get(path, "")) for path, was in read)
 
 
 def read_note(folder: Path) -> MadeFrom | None:

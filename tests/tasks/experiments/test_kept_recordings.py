@@ -122,11 +122,16 @@ def edit_the_program(trained: Trained) -> None:
     ],
 )  # fmt: skip
 def test_a_changed_file_forces_a_new_recording(
-    trained: Trained, started: Started, change: Callable[[Trained], None], is_kept: bool
+    trained: Trained,
+    started: Started,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Trained], None],
+    is_kept: bool,
 ) -> None:
     first = trained.record("one")
     assert first.step == "train_step"
     change(trained)
+    monkeypatch.setattr(kept_recordings, "_MADE", set())  # another command
     second = trained.record("two")
     assert len(started) == 1 + (not is_kept)
     assert trained.record("two") == second  # which stays in its own page
@@ -184,6 +189,16 @@ def test_what_no_note_can_follow_is_not_used_by_another_command(
     monkeypatch.setattr(kept_recordings, "_MADE", set())  # another command
     trained.record("one", plan)
     assert len(started) == 3
+
+
+def test_a_cache_that_the_program_writes_is_no_change_in_the_same_command(
+    trained: Trained, started: Started, tmp_path: Path
+) -> None:
+    cache = tmp_path / "fonts.json"
+    plan = trained.make_plan(f"if not os.path.exists({str(cache)!r}): pathlib.Path({str(cache)!r}).write_text('[]')")
+    trained.record("one", plan)
+    trained.record("one", plan)
+    assert len(started) == 1
 
 
 def test_a_recording_with_a_copy_of_its_program_stays_in_its_page(trained: Trained, started: Started) -> None:
