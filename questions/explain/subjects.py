@@ -52,11 +52,12 @@ def announce(plans: Both[RunPlan], runs: Sequence[RunRecord], why: str) -> str:
 def explain_comparison(record: ComparisonRecord, plans: Both[RunPlan], store: Store) -> Explanation:
     """Return the explanation of a comparison of two plans' arms: the stored one, else a new one.
 
-    For a new one, both arms run once more. One that was made before the function was compared is made again.
+    For a new one, both arms run once more. One that was made before the function was compared is made again, and one
+    of other commits with the same code, because it names their lines.
     """
     directory = store.comparison(record.comparison, record.case, record.id)
     before = directory.read_comparison()
-    if before is not None and before.explanation is not None and _answer(before) == _answer(record):
+    if before is not None and before.explanation is not None and _asked_of(before) == _asked_of(record):
         return before.explanation
     names = (record.baseline.name, record.candidate.name)
     stands_for = record.function.stands_for if record.function and plans[0].target != record.target else ""
@@ -65,8 +66,9 @@ def explain_comparison(record: ComparisonRecord, plans: Both[RunPlan], store: St
     return explain_plans(plans, names, folder, stands_for=stands_for, function=record.function, costs=costs)
 
 
-def _answer(record: ComparisonRecord) -> str:
-    return record.function.answer if record.function is not None else ""
+def _asked_of(record: ComparisonRecord) -> tuple[str, str | None, str | None]:
+    answer = record.function.answer if record.function is not None else ""
+    return answer, record.baseline.commit, record.candidate.commit
 
 
 class Subject(NamedTuple):
