@@ -77,16 +77,16 @@ def _other_keys(left: Divergence, right: Divergence, ours: int, theirs: int) -> 
 
 def _reason(left: Divergence, right: Divergence, a: TensorRow, b: TensorRow) -> tuple[RootKind, str, tuple[str, str]]:
     if a.operation != b.operation:
-        return "operation", f"{a.operation} is {b.operation}", (a.operation, b.operation)
+        return "operation", f"{a.operation} → {b.operation}", (a.operation, b.operation)
     constants = left.arm.constants(a), right.arm.constants(b)
     if constants[0] != constants[1] and len(constants[0]) == len(constants[1]):
         x, y = next((x, y) for x, y in zip(*constants, strict=True) if x != y)
-        return "constant", f"constant {x} is {y}", (x, y)
+        return "constant", f"constant {x} → {y}", (x, y)
     if a.shape != b.shape:
-        return "operation", f"{a.type} is {b.type}", (a.type, b.type)
+        return "operation", f"{a.type} → {b.type}", (a.type, b.type)
     if a.params != b.params:
         x, y = _other_parameter(a.params, b.params)
-        return "operation", f"{x} is {y}", (x, y)
+        return "operation", f"{x} → {y}", (x, y)
     if left.arm.inputs(a) != right.arm.inputs(b):
         return "operation", "it reads other tensors, which both arms have", (a.values, b.values)
     return "result", "equal tensors give another result", (a.values, b.values)

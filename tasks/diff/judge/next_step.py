@@ -50,7 +50,7 @@ PURPOSES: dict[str, str] = {
     "resume": "Then this command continues the run that died from its last checkpoint, and reuses the others",
     "again": "This command trains both arms of this case",
     "record again": "Then this command compares both again, and trains nothing",
-    "train": "This command trains both arms of this case",
+    "train": "This command trains both arms of this case: do losses, checkpoints and step times differ?",
     "repeat": "This command repeats both arms",
     "until decided": "This command repeats both arms as often as it takes",
     "interleave": "This command lets both programs take turns for longer, and trains nothing",

@@ -233,6 +233,7 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None) -> str:
     result = visible(tell_result(record.conclusion, whole=False))
     if record.has_died:
         dead = visible(tell_dead(record.conclusion)) or result
+        dead = f"Y{dead[1:]}" if dead.startswith("your tree ") else dead  # other names are refs
         return f"{dead}: {words}." if (words := _find_cause(record)) else f"{dead}."
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
     known = "" if is_blocked else tell_function(record) or _tell_floors(record)

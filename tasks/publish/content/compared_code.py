@@ -38,6 +38,9 @@ def describe_arms(record: ComparisonRecord) -> list[NamedArm]:
 def describe_notes(record: ComparisonRecord) -> list[str]:
     """Return what the arms' lines leave out: their distance, and where a name does not tell what was compared."""
     versions = [record.code[arm.name] for _, arm in sides_of(record) if arm.name in record.code]
+    is_told = any(finding.kind == "same-commit" for finding in record.findings)
+    if not versions and not is_told and record.baseline.commit and record.baseline.commit == record.candidate.commit:
+        return ["both arms run one commit: no line of code differs"]
     return [*([describe_distance(*versions)] if len(versions) == 2 else []), *_note(versions)]
 
 

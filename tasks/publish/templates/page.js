@@ -102,13 +102,18 @@ window.maxviewCases = ({ comparisons, fields, signs, quarantine }) => {
 // This case over time, from the oldest to the newest, and the number of nights since it died.
 const showNights = (nights) => {
   const place = byId("nights"), here = nights.findIndex(([id]) => id === DATA.id), pageOf = (at) => `../${encodeURIComponent(nights[at][0])}/index.html`;
-  if (here < 0 || nights.length < 2) return;
+  if (here < 0) return;
+  if (nights.length < 2) return place.append("is it new? This is the first comparison of the two in this case.");
   place.append("this case over time: ");
   for (const [at, [, day, outcome, sign]] of nights.entries()) {
     const className = `one v v-${outcome.split(" ")[0]}`;
     place.append(link(sign, at === here ? "" : pageOf(at), `${day}: ${outcome}${at === here ? ", this page" : ""}`, { className, ariaCurrent: at === here ? "page" : null }));
   }
   for (const [at, word] of [[here - 1, "‹ the one before"], [here + 1, "the one after ›"]]) if (nights[at]) place.append(" ", link(word, pageOf(at), ""));
+  const outcome = nights[here][2];
+  let began = here;
+  while (began > 0 && nights[began - 1][2] === outcome) began -= 1;
+  place.append(` ${outcome} ${began < here ? `since ${nights[began][1]}, ${here - began + 1} times` : here ? `for the first time, before that ${nights[here - 1][2]}` : "at first"}`);
   let first = here;
   while (first > 0 && nights[first - 1][2] === "died") first -= 1;
   for (const since of all(".since")) since.textContent = first < here ? ` It has died since ${nights[first][1]} (${here - first + 1} times).` : ` It is the first death in ${here + 1} comparisons.`;

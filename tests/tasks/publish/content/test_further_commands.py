@@ -27,10 +27,15 @@ def test_logs_have_no_gate_and_no_change_to_undo(record_002: ComparisonRecord) -
     [
         ({"head": "3" * 40, "changed": ("a.py", "b c.py")}, "git restore a.py 'b c.py'"),
         ({"ahead": 1}, "git revert 222222222"),
-        ({"ahead": 2}, None),
+        ({"ahead": 2}, "git revert 111111111..222222222"),
+        ({"ahead": 0}, None),
     ],
 )
 def test_the_change_is_undone(change: dict[str, object], undo: str | None, record_002: ComparisonRecord) -> None:
     version = CodeVersion.model_validate({"name": "x", "sha": "2" * 40, "subject": "", **change})
-    found = list_further(record_002.replace(code={record_002.candidate.name: version}))
+    base = CodeVersion(name="main", sha="1" * 40, subject="")
+    code = {record_002.baseline.name: base, record_002.candidate.name: version}
+    found = list_further(record_002.replace(comparison="main-vs-branch", code=code))
+    gate = next(one.command for one in found if "--gate" in one.command)
+    assert f"--baseline main --branch {'.' if 'changed' in change else 'x'}" in gate
     assert [one.command for one in found if one.command.startswith("git ")] == ([undo] if undo else [])
