@@ -26,6 +26,7 @@ from benchmarks.plants.innocent import INNOCENT
 from benchmarks.plants.loops import LOOPS
 from benchmarks.plants.ours import OURS
 from benchmarks.plants.plant import DIFFERENT, EQUAL, IMPROVED, LIKELY, NARROW, SAME, UNKNOWN, Plant
+from benchmarks.plants.reports import REPORTS
 from benchmarks.plants.stranger import COMPARISONS, STRANGER, TRAINER
 
 ROOT = Path(__file__).parent.parent
@@ -106,9 +107,14 @@ def run_command(words: Sequence[str], clone: Path, folder: Path) -> Answer:
     return Answer(done.returncode, text, time.monotonic() - began)
 
 
-def names_cause(plant: Plant, answer: Answer) -> bool:
-    """Whether an answer names what differs or was not covered."""
+def names_cause(plant: Plant, answer: Answer, tree: Path) -> bool:
+    """Whether an answer names what differs or was not covered; of a report, whether the right line comes first."""
     text = " ".join(word for line in answer.text.split("\n") if not ADDRESSES.match(line) for word in line.split())
+    if plant.line:
+        lines = (tree / plant.file).read_text().split("\n")
+        number = next(n for n, line in enumerate(lines, 1) if plant.line in line)
+        named = re.search(r"[\w/]+\.py:\d+", text)
+        return named is not None and f"/{plant.file}:{number}".endswith(f"/{named[0]}")
     return bool(re.search(plant.names, text) or (answer.word == DIFFERENT and RESULT.search(text)))
 
 
@@ -177,13 +183,13 @@ def judge(
             clones.plant(plant)
             words = [sys.executable if word == "PYTHON" else word for word in plant.command.split()]
             # a typed command is typed in its own repository
-            answer = run_command(words, clones.loops if plant.trainer == "loops" else clones.ours, folder)
+            answer = run_command(words, clones.tree_of(plant) if "--" in words else clones.ours, folder)
         except (ValueError, OSError, subprocess.TimeoutExpired) as error:
             answer = Answer(2, str(error), 0.0)
         admitted = answer.word in plant.admits
         rows.append({
             "plant": plant.name, "kind": plant.kind, "command": plant.command, "word": answer.word,
-            "status": answer.status, "admitted": admitted, "names": names_cause(plant, answer),
+            "status": answer.status, "admitted": admitted, "names": names_cause(plant, answer, clones.tree_of(plant)),
             "seconds": round(answer.seconds, 1), "innocent": plant.admits == EQUAL, "searched": plant.searched,
             "why": plant.why, "sentence": answer.sentence, "text": answer.text,
         })  # fmt: skip
@@ -211,12 +217,14 @@ def sum_up(rows: Sequence[dict[str, object]]) -> str:
     plants = [row for row in rows if not row["innocent"]]
     innocent = [row for row in rows if row["innocent"]]
     searched = [row for row in plants if row["searched"]]
+    reports = [row for row in plants if str(row["kind"]).startswith("reports")]
     certain = [row for row in plants if row["word"] in (SAME, NARROW, IMPROVED) and not row["admitted"]]
     lines = [
         f"certain *same* of {len(plants)} plants: {len(certain)} (target 0)",
         f"innocent changes *same*, exit 0: {count(innocent, 'status', 0)} of {len(innocent)} (target 38 of 40)",
         f"answers that name what differs or was not covered: {count(plants, 'names')} of {len(plants)} (target 90 %)",
         f"guards found by the search: {count(searched, 'word', DIFFERENT)} of {len(searched)} (target 9 of 10)",
+        f"reports of {len(reports)}: right word {count(reports, 'admitted')}, first line {count(reports, 'names')}",
         *(f"  certain: {row['kind']}: {row['plant']}" for row in certain),
         *(f"  not same: {row['plant']}: {row['word']}: {row['sentence']}" for row in innocent if row["status"]),
         *(f"  failed: {row['plant']}: {row['sentence']}" for row in rows if row["word"] == "failed"),
@@ -231,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args(argv)
-    every = [*OURS, *STRANGER, *LOOPS, *INNOCENT]
+    every = [*OURS, *STRANGER, *LOOPS, *REPORTS, *INNOCENT]
     chosen = [plant for plant in every if re.search(given.only, f"{plant.kind}: {plant.name}")]
 
     def tell(rows: list[dict[str, object]]) -> None:

@@ -68,6 +68,8 @@ class Plant(NamedTuple):
     admits: frozenset[str] = INSIDE
     searched: bool = False  # a guarded branch that a search over states has to reach: only *different* counts
     trainer: str = "ours"  # or "stranger", "loops"
+    file: str = ""  # of a report: where the right line is,
+    line: str = ""  # and a part of its text, in the planted file
 
 
 def plant_all(kind: str, rows: Iterable[tuple[str, str, str, str, str]], **options: Any) -> tuple[Plant, ...]:

@@ -24,7 +24,7 @@ set: {learning_rate: 0.01}
 """
 SCRIPTS = (
     "train", "split", "eager", "gan", "average", "phases", "rates", "scheduled", "checked", "curriculum", "host",
-    "epochs", "counted", "flat", "refs",
+    "epochs", "counted", "flat", "refs", "classifier",
 )  # fmt: skip
 COMPARISONS = {f"stranger-{script}": COMPARISON.replace("SCRIPT", script) for script in SCRIPTS}
 SHARED = (TRAINER / "common.py").read_text(encoding="utf-8")

@@ -6,18 +6,21 @@ from pathlib import Path
 import pytest
 
 from benchmarks.claims import Answer
+from benchmarks.plants import loops
 from benchmarks.plants.innocent import INNOCENT
 from benchmarks.plants.ours import OURS
 from benchmarks.plants.plant import EQUAL, Edit, Plant
+from benchmarks.plants.reports import REPORTS
 from benchmarks.plants.stranger import STRANGER, TRAINER
 
 ROOT = Path(__file__).parents[2]
-PLANTS = [*OURS, *STRANGER, *INNOCENT]
+PLANTS = [*OURS, *STRANGER, *loops.LOOPS, *REPORTS, *INNOCENT]
+SOURCES = {"ours": ROOT, "loops": loops.TRAINER}
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
 def test_a_plant_fits_the_source_and_compiles(plant: Plant, tmp_path: Path) -> None:
-    source = ROOT if plant.trainer == "ours" else TRAINER
+    source = SOURCES.get(plant.trainer, TRAINER)
     for edit in plant.edits:
         place = tmp_path / edit.file
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -27,6 +30,7 @@ def test_a_plant_fits_the_source_and_compiles(plant: Plant, tmp_path: Path) -> N
         edit.apply(tmp_path)
     for file in tmp_path.rglob("*.py"):
         compile(file.read_text(encoding="utf-8"), str(file), "exec")
+    assert not plant.line or (tmp_path / plant.file).read_text(encoding="utf-8").count(plant.line) == 1
 
 
 def test_the_table_has_the_numbers_that_the_figures_need() -> None:
@@ -35,6 +39,7 @@ def test_the_table_has_the_numbers_that_the_figures_need() -> None:
     assert len(innocent) >= 40
     assert len(PLANTS) - len(innocent) >= 60
     assert sum(plant.searched for plant in PLANTS) == 10
+    assert len(REPORTS) == 20
 
 
 def test_an_edit_whose_old_text_is_missing_fails(tmp_path: Path) -> None:
