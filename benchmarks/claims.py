@@ -129,6 +129,8 @@ class Clones:
             configs = self.ours / "configs/comparisons"
             (configs / "planted.yml").write_text(PLANTED)
             (configs / "trained.yml").write_text(TRAINED)
+            grouped = "# Two query heads share a key head.\nbase_num_kv_heads: 2\n"
+            (self.ours / "configs/cases/17_grouped.yml").write_text(grouped)
             tolerances = self.ours / "configs/tolerances"
             default = (tolerances / "default.yml").read_text()
             (tolerances / "any-time.yml").write_text(default.replace("relative: 0.015", "relative: 9.0") + ANY_TIME)

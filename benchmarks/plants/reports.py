@@ -30,7 +30,7 @@ def report(
 NUMBERS = (
     report(
         "axlearn 842: key heads of groups are tiled, not repeated", "numbers",
-        f"{OURS} --only function --set base_num_kv_heads=2",
+        f"{OURS} --only function --case 17_grouped",
         Edit(
             ATTENTION, "jnp.repeat(x_BSGK, heads // x_BSGK.shape[2], axis=2)",
             "jnp.tile(x_BSGK, (1, 1, heads // x_BSGK.shape[2], 1))",

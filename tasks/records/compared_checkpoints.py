@@ -64,7 +64,6 @@ class CheckpointDifference(Frozen):
     problem: str = ""  # why the checkpoints could not be compared; empty: they were
     # of two runs, compared at their last common step: each later step that one of them lacks, in a sentence
     lacking: tuple[str, ...] = ()
-    unfinished: int = 0  # number of steps in `lacking` whose save began and did not finish
 
     @property
     def equal(self) -> bool:

@@ -137,23 +137,21 @@ def compare_checkpoints(
         given = [one.path for one in steps] == [open_path(path), open_path(other)]
         if given or steps[0].step is None:
             return found
-        lacking, unfinished = _find_lacking((path, other), steps[0].step)
-        return found.replace(lacking=tuple(lacking), unfinished=unfinished)
+        return found.replace(lacking=tuple(_find_lacking((path, other), steps[0].step)))
 
 
-def _find_lacking(paths: Sequence[str | os.PathLike[str]], common: int) -> tuple[list[str], int]:
-    """Return a sentence for each step after `common` that one run lacks, and how many of them it began to save."""
+def _find_lacking(paths: Sequence[str | os.PathLike[str]], common: int) -> list[str]:
+    """Return a sentence for each step after `common` that one run lacks."""
     runs = [{found.step: found.path for found in find_steps(path) if (found.step or 0) > common} for path in paths]
     begun = [{found.step for found in find_unfinished(path, list(runs[n]))} for n, path in enumerate(paths)]
-    sentences, unfinished = [], 0
+    sentences = []
     for number, path in enumerate(paths):
         for step in sorted((runs[1 - number].keys() | begun[number]) - runs[number].keys(), key=lambda one: one or 0):
             if (step or 0) <= common:
                 continue
-            unfinished += step in begun[number]
             why = "its save was not finished" if step in begun[number] else "the other has it"
             sentences.append(f"{os.fspath(path)} lacks step {step}: {why}")
-    return sentences, unfinished
+    return sentences
 
 
 def _compare_steps(step: FoundStep, its: FoundStep, on_progress: Progress | None) -> CheckpointDifference:

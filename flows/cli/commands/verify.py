@@ -36,8 +36,8 @@ def verify(
     format, and not proved.
 
     With --against, compare the two given steps, or the last step that both runs have. Arrays are paired by path, also
-    between Linen and NNX trees and between scanned and unrolled layers. A later step that one run lacks is named. Exit
-    status 0: equal bit for bit; 1: different, or one run did not finish a save that the other has.
+    between Linen and NNX trees and between scanned and unrolled layers. Exit status 0: equal bit for bit; 1: different,
+    or one run lacks a later step that the other has, or did not finish its save; the step is named.
 
     With --restored-by, what became of each saved array. Exit status 0: all are as saved; 1: one is not; 3: the run did
     not come to its first step.
@@ -88,7 +88,7 @@ def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
     with byte_progress(open_stderr()) as progress:
         found = compare_checkpoints(checkpoint, other, on_progress=progress)
     print_difference(found, as_json=as_json)
-    return 0 if found.equal and not found.unfinished else 1
+    return 0 if found.equal and not found.lacking else 1
 
 
 def _compare_restored(checkpoint: str, run: str, *, as_json: bool) -> int:

@@ -66,13 +66,15 @@ def print_difference(found: CheckpointDifference, *, as_json: bool) -> None:
         print(found.model_dump_json(indent=1))
         return
     console = Console(highlight=False, soft_wrap=True)
-    word = "[green]✓ equal[/]" if found.equal else "– not compared" if found.is_blank else "[red]✗ different[/]"
+    word = "– not compared" if found.is_blank else "[red]✗ different[/]"
+    if found.equal:
+        word = f"[red]✗ equal at step {found.step} alone[/]" if found.lacking else "[green]✓ equal[/]"
     console.print(
         f"{word}  {escape_rich(found.path)}  against  {escape_rich(found.other_path)}  ({found.seconds:.2f} s)"
     )
     console.print(describe_counts(found))
     for line in found.lacking:
-        console.print(f"[red]✗[/] {escape_rich(line)}" if found.unfinished else f"– {escape_rich(line)}")
+        console.print(f"[red]✗[/] {escape_rich(line)}")
     differing = [array for array in found.arrays if array.names and array.other_names and not array.exact]
     if differing:
         _show_rows(console, differing)

@@ -51,9 +51,13 @@ def test_runs_are_compared_at_the_last_common_step_and_a_lost_one_is_named(save,
     printed = capsys.readouterr().out
     assert "equal" in printed
     assert f"{lost} lacks step 9: its save was not finished" in printed
-    shutil.rmtree(lost / "checkpoints" / "9.orbax-checkpoint-tmp")  # never begun: another period
-    assert call_command(["verify", str(whole), "--against", str(lost)]) == 0
-    assert f"{lost} lacks step 9: the other has it" in capsys.readouterr().out
+    shutil.rmtree(lost / "checkpoints" / "9.orbax-checkpoint-tmp")  # never begun
+    assert call_command(["verify", str(whole), "--against", str(lost)]) == 1
+    printed = capsys.readouterr().out
+    assert f"{lost} lacks step 9: the other has it" in printed
+    assert "✓ equal" not in printed
+    steps = [str(run / "checkpoints" / "0") for run in (whole, lost)]
+    assert call_command(["verify", steps[0], "--against", steps[1]]) == 0  # the named steps are asked about
 
 
 def test_a_folder_of_unfinished_saves_only_is_reported(save, tmp_path):
