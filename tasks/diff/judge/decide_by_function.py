@@ -13,7 +13,7 @@ from tasks.diff.examine.arms import Arms
 from tasks.diff.examine.parity import MetricParity
 from tasks.diff.judge.decide_curves import compare_blocks
 from tasks.diff.judge.metric_rows import make_row, not_judged
-from tasks.metrics.result_metrics import ROUNDING
+from tasks.metrics.result_metrics import FUNCTION, ROUNDING
 from tasks.records.compared_case import Decision, MetricDiff, Verdict
 from tasks.records.function import FunctionComparison, RoundingBand, RoundingError
 from tasks.records.run_facts import Measured
@@ -108,6 +108,14 @@ def excuse_rounding(decision: Decision | None, loss: Decision, function: Functio
     if decision.verdict == "same" or decision.not_finite:
         return decision
     return decision.replace(verdict="same", reason=f"{UP_TO_ROUNDING}: {decision.reason}", runs_wanted=None)
+
+
+def function_row(arms: Arms, function: FunctionComparison) -> MetricDiff:
+    """Return the row that tells whether both steps compute one function."""
+    words: dict[str, Verdict] = {"same": "same", "another": "changed"}
+    cells = Measured(text=f"{function.results} results" if function.results else "not evaluated")
+    decision = Decision(verdict=words.get(function.answer, "unknown"), reason=function.sentence)
+    return make_row(FUNCTION, (cells, cells), arms, decision)
 
 
 def rounding_row(arms: Arms, function: FunctionComparison | None) -> MetricDiff | None:

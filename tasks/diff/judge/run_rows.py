@@ -13,7 +13,7 @@ from tasks.diff.examine.same_code import draws_differ
 from tasks.diff.judge.change_row import change_row, later_row
 from tasks.diff.judge.data_rows import data_row, decide_by_data
 from tasks.diff.judge.death_row import death_row
-from tasks.diff.judge.decide_by_function import decide_loss, excuse_rounding, rounding_row
+from tasks.diff.judge.decide_by_function import decide_loss, excuse_rounding, function_row, rounding_row
 from tasks.diff.judge.decide_curves import CurveContext, decide_value, decide_values
 from tasks.diff.judge.decide_noisy import NO_USE
 from tasks.diff.judge.memory_rows import memory_rows
@@ -46,6 +46,7 @@ from tasks.metrics.result_metrics import (
 from tasks.metrics.table import BY_NAME
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records.compared_case import Decision, MetricDiff
+from tasks.records.function import FunctionComparison
 from tasks.records.measurement import NOTHING, Measurements
 from tasks.records.program_times import ProgramTimes
 
@@ -89,7 +90,7 @@ def decide_runs(examined: Examination, evidence: Measurements = NOTHING) -> Deci
         STEP_TIME.name: times.step,
         CPU_TIME.name: times.cpu,
         LOSS.name: loss_row(arms, parity, values.loss),
-        FUNCTION.name: None,  # the row of the losses has the answer
+        FUNCTION.name: _other_function(arms, function, values.loss),
         CHANGE.name: change_row(arms, coverage),
         LATER_STEPS.name: later_row(arms, coverage),
         FIRST_CALL.name: None,  # the losses of the runs tell
@@ -159,6 +160,12 @@ def _decide_values(
         for one in (excuse_rounding(one, loss, function) for one in found)
     )
     return Values(loss, evaluations, values, data)
+
+
+def _other_function(arms: Arms, function: FunctionComparison | None, loss: Decision) -> MetricDiff | None:
+    """Return the row of another function that the row of the losses does not tell, as where no loss is logged."""
+    told = loss.verdict in ("changed", "regressed")
+    return None if function is None or function.answer != "another" or told else function_row(arms, function)
 
 
 def _name_obstacle(arms: Arms, turns: ProgramTimes | None) -> str:

@@ -10,7 +10,7 @@ from tasks.diff.examine.new_functions import find_jits, find_own_jits
 from tasks.diff.judge.change_row import change_row, later_row
 from tasks.diff.judge.data_rows import data_row, tell_data
 from tasks.diff.judge.death_row import death_row
-from tasks.diff.judge.decide_by_function import rounding_row
+from tasks.diff.judge.decide_by_function import function_row, rounding_row
 from tasks.diff.judge.metric_rows import make_row, not_judged
 from tasks.diff.judge.program_time_rows import program_time_row, turned_memory_row
 from tasks.diff.phrases.amounts import ONE_PROGRAM
@@ -19,7 +19,6 @@ from tasks.metrics.program_metrics import COMPILED_PROGRAMS, FRONT_END
 from tasks.metrics.result_metrics import DATA, FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records.compared_case import Decision, MetricDiff, Verdict
-from tasks.records.function import FunctionComparison
 from tasks.records.measurement import Measurements
 from tasks.records.run_facts import Measured
 from tasks.records.text import counted
@@ -54,7 +53,7 @@ def _list_rows(examined: Examination, steps: ExaminedSteps, evidence: Measuremen
     if "function" in asked and function is None and has_same_program(list(examined.floors)):
         yield _one_program_row(FUNCTION, arms)
     if function is not None:
-        yield _function_row(arms, function)
+        yield function_row(arms, function)
         yield rounding_row(arms, function)
     yield _first_call_row(arms, steps)
     yield change_row(arms, examined.coverage)
@@ -111,13 +110,6 @@ def _front_end_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
 def _missing_row(arms: Arms, problem: str) -> MetricDiff:
     cells = Measured(text="not measured")
     return make_row(PROGRAM_TIME, (cells, cells), arms, Decision(verdict="unknown", reason=problem))
-
-
-def _function_row(arms: Arms, function: FunctionComparison) -> MetricDiff:
-    words: dict[str, Verdict] = {"same": "same", "another": "changed"}
-    cells = Measured(text=f"{function.results} results" if function.results else "not evaluated")
-    decision = Decision(verdict=words.get(function.answer, "unknown"), reason=function.sentence)
-    return make_row(FUNCTION, (cells, cells), arms, decision)
 
 
 def _first_call_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:

@@ -1,6 +1,7 @@
 """The words for losses and rounding once both steps were compared in float64."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -140,3 +141,15 @@ def test_one_layer_that_rounds_worse_is_named(judge: Callable[..., ComparisonRec
     row = next(row for row in record.rows if row.metric == "rounding_error")
     assert (row.verdict, row.baseline, row.candidate) == ("regressed", pytest.approx(1.0), pytest.approx(3.0))
     assert "layers.mlp.wo" in row.reason
+
+
+def test_another_function_is_the_verdict_where_no_loss_is_logged(make_run: MakeRun) -> None:
+    losses: list[Any] = [None] * 12
+    sides = [[make_run(arm, seconds=[1.0] * 12, losses=losses)] for arm in ("linen", "nnx")]
+    rules = make_rules("Same?", load_tolerances("default"), load_effects())
+    words = {}
+    for function in (None, ANOTHER):
+        record = compare_sides(*sides, comparison="c", case="01_base", target="cpu", rules=rules, function=function)
+        words[function] = record.verdict
+    assert words == {None: "unknown", ANOTHER: "changed"}
+    assert "Function of the step changed" in record.headline
