@@ -5,9 +5,12 @@ draw is the result of a call of `jax.random`. It counts as different if its key 
 arm's step has.
 """
 
-from collections.abc import Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isclose
 
 from questions.explain.tensor_rows import Layers, Leaf, ObservedStep, Origin, TensorRow, leaves
 from tasks.records.observation import Observation, ObservedArray, Role
@@ -164,6 +167,36 @@ class ArmValues:
         return tuple(str(leaf[1]) for origin in row.origins for leaf in leaves(origin) if leaf[0] not in TENSORS)
 
 
+_TURN = re.compile(r"/scan(\d+)\[(\d+)\]")
+CLOSE = 1e-12  # of numbers in float64 that are sums in another order
+
+
+def find_parts(whole: ArmValues, parts: ArmValues) -> Iterator[tuple[int, list[int]]]:
+    """Yield the rows of single numbers of one arm that are the sum, or the mean, of those of the other arm's loop.
+
+    Such as a loss, of a batch and of its parts: they are made alike, and what differs begins behind them.
+    """
+    wholes = {_describe_number(row, row.path): n for n, row in enumerate(whole.rows) if _is_number(row)}
+    turns: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for n, row in enumerate(parts.rows):
+        if _is_number(row) and (turn := _TURN.match(row.path)):
+            turns[turn[1], *_describe_number(row, row.path[turn.end() :])].append(n)
+    for (count, *key), its in turns.items():
+        if tuple(key) not in wholes or len(its) != int(str(count)):
+            continue
+        made, total = wholes[tuple(key)], sum(parts.rows[n].mean for n in its)
+        if any(isclose(whole.rows[made].mean, size, rel_tol=CLOSE) for size in (total, total / len(its))):
+            yield made, its
+
+
+def _is_number(row: TensorRow) -> bool:
+    return row.shape == "[]" and "float" in row.type and row.direction == "forward" and row.mean != 0
+
+
+def _describe_number(row: TensorRow, path: str) -> tuple[object, ...]:
+    return row.operation, row.file, row.line, row.output, path
+
+
 @dataclass
 class Divergence:
     """The tensors of `arm` that differ from the arm `other`. A row is given by its index in `arm.rows`."""
@@ -177,22 +210,24 @@ class Divergence:
     own_draws: OwnDraws = field(init=False)
     # divergent rows that lead to an equal loss: the arm computes it in another way, such as in parts of the batch
     proved: frozenset[int] = field(init=False)
+    # rows on which results depend that the forward pass makes, such as losses, and that differ
+    of_results: frozenset[int] = field(init=False)
     # the rows where differences begin: divergent rows whose inputs are proved or in the other arm too, and random draws
     # with keys that only this arm has
     frontier: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         rows = self.arm.rows
-        theirs = [layers for shape, layers in self.other.stacks if shape not in self.arm.shapes]
-        self.known = self.other.values | {name for layers in theirs for axis in layers for name in axis}
-        self.divergent = self.arm.step.reach(lambda n: not self._is_known(rows[n].value, rows[n].shape, rows[n].layers))
+        stacked = [layers for shape, layers in self.other.stacks if shape not in self.arm.shapes]
+        self.known = self.other.values | {name for layers in stacked for axis in layers for name in axis}
+        self.divergent = self.arm.step.reach(lambda n: not self._has_row(n))
         self.own_draws = find_own_draws(self.arm, self.other)
-        results = self.other.forward_results
-        equal = [
-            n
-            for key, n in self.arm.forward_results.items()
-            if key in results and rows[n].value == self.other.rows[results[key]].value
-        ]
+        theirs = {key: self.other.rows[n].value for key, n in self.other.forward_results.items()}
+        common = {n: rows[n].value == theirs[key] for key, n in self.arm.forward_results.items() if key in theirs}
+        self.of_results = self.arm.step.upstream(n for n, is_equal in common.items() if not is_equal)
+        equal = [n for n, is_equal in common.items() if is_equal]
+        equal += [n for part in find_parts(self.other, self.arm) for n in part[1]]
+        equal += [whole for whole, _ in find_parts(self.arm, self.other)]
         self.trust(self.divergent & self.arm.step.upstream(equal))
 
     def trust(self, proved: frozenset[int]) -> None:
@@ -214,6 +249,14 @@ class Divergence:
         if n in self.own_draws.keys or n in self.own_draws.derived:
             return n in self.own_draws.keys  # the rows that compute such a key do not count
         return n not in self.proved and all(map(self._common, self.arm.rows[n].origins))
+
+    def _has_row(self, n: int) -> bool:
+        """Whether the other arm has a row's value. That of any tensor times 0 tells nothing."""
+        row = self.arm.rows[n]
+        read = (leaf[1] for origin in row.origins for leaf in leaves(origin) if leaf[0] == "row" and not row.norm)
+        if any(not self._is_known(one.value, one.shape, one.layers) for one in map(self.arm.rows.__getitem__, read)):
+            return False
+        return self._is_known(row.value, row.shape, row.layers)
 
     def _is_known(self, value: str, shape: str, layers: Layers) -> bool:
         """Whether the other arm has a value, or writes out the layers that are stacked in it."""

@@ -25,6 +25,7 @@ class PlacedRoot:
     # the operation changes no result by itself: the arm computes an equal value in another way, and the difference
     # begins where its gradient does
     is_detour: bool = False
+    is_of_result: bool = False  # a result that the forward pass makes, and that differs, depends on it
     arm: str = ""  # whose chain it is
     chain: Chain = ()  # of calls around the operation
 
@@ -129,7 +130,8 @@ def _place_root(
         sentence=f"{row.direction}, {row.operation} {row.type} at {row.place}{other}{at}: {why}",
     )  # fmt: skip
     group = (kind, row.direction, row.operation, row.place, candidate_place, why)
-    return PlacedRoot(root, order, group, arm=side.arm.observation.arm, chain=row.chain)
+    is_of_result = n in side.of_results
+    return PlacedRoot(root, order, group, is_of_result=is_of_result, arm=side.arm.observation.arm, chain=row.chain)
 
 
 def equal_up_to(rows: Sequence[TensorRow], order: float) -> str:

@@ -79,7 +79,7 @@ def compare_tensors(
 
 
 def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
-    """Return all roots among the operations: detours last, else in the baseline's order."""
+    """Return all roots among the operations: of results that differ first, detours last, in the baseline's order."""
     is_proved = bool(left.proved or right.proved)
     if is_proved and not left.frontier and not right.frontier:  # all that is divergent leads to an equal loss
         if made := list(_pair_results(left, right)):
@@ -105,7 +105,7 @@ def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
         found += _pair_returned(left, right)
     if left.divergent or right.divergent:
         found += _find_lone_stops(left, right)
-    return sorted(found, key=lambda item: (item.is_detour, item.order, item.root.kind))
+    return sorted(found, key=lambda item: (item.is_detour, not item.is_of_result, item.order, item.root.kind))
 
 
 def _pair_results(left: Divergence, right: Divergence) -> Iterator[PlacedRoot]:
@@ -279,10 +279,13 @@ def _signature(divergence: Divergence, n: int, with_operation: bool) -> tuple[ob
 
 
 def pair_divergent(left: Divergence, right: Divergence, paired: dict[int, int]) -> dict[int, int]:
-    """Return `paired`, and further pairs of divergent rows, aligned in order per path (loops and calls) and pass."""
+    """Return `paired`, and further pairs of divergent rows, aligned in order per path (loops and calls) and pass.
+
+    What leads to an equal loss has no other partner.
+    """
     pairs, taken = dict(paired), set(paired.values())
-    theirs = _by_region(right, (n for n in right.divergent if n not in taken))
-    for region, ours in _by_region(left, (n for n in left.divergent if n not in pairs)).items():
+    theirs = _by_region(right, (n for n in right.divergent - right.proved if n not in taken))
+    for region, ours in _by_region(left, (n for n in left.divergent - left.proved if n not in pairs)).items():
         rest = ours, theirs.get(region, [])
         for key in _KEYS:
             keys = [[key(side.arm.rows[n]) for n in its] for side, its in zip((left, right), rest, strict=True)]

@@ -285,6 +285,49 @@ def test_parts_of_a_batch_are_no_root(compare: Compare) -> None:
     assert compare((define[0], define[1].replace("FACTOR", "g / 16")), *use).roots == ()
 
 
+# a loss, and another one that is a mean over rows and minimised with it
+AUXILIARY = (
+    ("jax.random.bernoulli(key, 0.9, h.shape)", "jnp.bool_(True)"),
+    ("loss_of(params, batch, key)", "loss_of(params, batch, key, share=1.0)"),
+    ('    return jnp.mean((logits * scale - batch["y"]) ** 2)\n', """    error = jnp.sum((logits * scale - batch["y"]) ** 2) / 16
+    even = jnp.mean(jnp.tanh(x) ** 4) * share  # line: share
+    return error + even, (error, even)
+"""),
+    ('    loss, grads = jax.value_and_grad(loss_of)(state["params"], batch, key)\n', """    minimise = jax.value_and_grad(loss_of, has_aux=True)
+    (loss, terms), grads = minimise(state["params"], batch, key)
+"""),
+    ('state["step"] + 1}, loss\n', 'state["step"] + 1}, (loss, *terms)\n'),
+    ("float(loss)", "float(loss[0])"),
+)  # fmt: skip
+# the same in two parts of the batch, one after another
+ADDED_UP = ('(loss, terms), grads = minimise(state["params"], batch, key)\n', """def add(total, part):
+        rows, n = part
+        share = SHARE  # line: part
+        return jax.tree.map(jnp.add, total, minimise(state["params"], rows, key, share)), None
+
+    parts = jax.tree.map(lambda a: a.reshape(2, 2, *a.shape[1:]), batch)
+    one = jax.eval_shape(minimise, state["params"], jax.tree.map(lambda a: a[0], parts), key)
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), one)
+    ((loss, terms), grads), _ = jax.lax.scan(add, zeros, (parts, jnp.arange(2)))
+""")
+
+
+def test_a_loss_of_the_last_part_alone_is_named_where_its_share_is_taken(compare: Compare) -> None:
+    """MaxText's load-balancing loss under accumulation: AI-Hypercomputer/maxtext#3311."""
+    edit = (ADDED_UP[0], ADDED_UP[1].replace("SHARE", "jnp.where(n == 1, 0.5, 0.0)"))
+    found = compare(edit, of_both=AUXILIARY)
+    assert found.first is not None
+    source = Path(found.first.path).read_text().splitlines()
+    line = source[found.first.line - 1]
+    assert any(mark in line for mark in ("# line: share", "# line: part")), found.sentence
+    assert found.first.direction == "forward"
+
+
+def test_a_mean_that_is_added_up_over_parts_is_no_root(compare: Compare) -> None:
+    edit = (ADDED_UP[0], ADDED_UP[1].replace("SHARE", "0.5"))
+    assert compare(edit, of_both=AUXILIARY).roots == ()
+
+
 # each layer's weights are arrays of their own
 SINGLE = (
     UNROLLED[0],
