@@ -136,7 +136,8 @@ def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading
 def read_metrics(path: Path) -> pl.DataFrame | None:
     """Return the trainer's JSON lines as a frame; None without a file or rows. A last line that a crash cut is dropped.
 
-    Lines without a step are left out; values that are no numbers become null. MaxText's JSON lines are recognised by
+    Lines without a step are left out, and lines that tell other values of one step are one row; values that are no
+    numbers become null. MaxText's JSON lines are recognised by
     their content. Raises ValueError naming a line that is not a JSON object, or whose step is no whole number.
     """
     try:
@@ -151,7 +152,11 @@ def read_metrics(path: Path) -> pl.DataFrame | None:
         try:
             row = {key: metric_from_json(value) for key, value in json.loads(line).items()}
             if "step" in row:
-                rows.append(row | {"step": step_from_json(row["step"])})
+                row["step"] = step_from_json(row["step"])
+                if rows and row["step"] == rows[-1]["step"] and rows[-1].keys() & row.keys() == {"step"}:
+                    rows[-1] |= row  # such as an evaluation after the step
+                else:
+                    rows.append(row)
         except (ValueError, RecursionError, AttributeError) as error:
             raise ValueError(f"{path}:{number}: not a JSON object with the number of a step: {line[:40]!r}") from error
     return pl.DataFrame(rows, infer_schema_length=None) if rows else None

@@ -135,7 +135,7 @@ def have_equal_times(one: pl.DataFrame, other: pl.DataFrame) -> bool:
         return False
     clocks = [name for name in CLOCKS if all(name in table and table[name].dtype.is_numeric() for table in tables)]
     times = [(left[name].to_numpy()[rows], right[name].to_numpy()[other_rows]) for name in clocks]
-    return (
-        all(np.array_equal(mine, others, equal_nan=True) for mine, others in times)
-        and len({one for one in zip(*(mine for mine, _ in times), strict=True) if np.isfinite(one).any()}) >= MIN_TIMES
-    )
+    if not all(np.array_equal(mine, others, equal_nan=True) for mine, others in times):
+        return False
+    known = [np.where(np.isfinite(mine), mine, 0.0) for mine, _ in times]  # nan is unlike itself
+    return len({one for one in zip(*known, strict=True) if any(one)}) >= MIN_TIMES

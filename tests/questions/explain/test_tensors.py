@@ -300,7 +300,9 @@ AUXILIARY = (
     ("float(loss)", "float(loss[0])"),
 )  # fmt: skip
 # the same in two parts of the batch, one after another
-ADDED_UP = ('(loss, terms), grads = minimise(state["params"], batch, key)\n', """def add(total, part):
+ADDED_UP = (
+    '(loss, terms), grads = minimise(state["params"], batch, key)\n',
+    """def add(total, part):
         rows, n = part
         share = SHARE  # line: part
         return jax.tree.map(jnp.add, total, minimise(state["params"], rows, key, share)), None
@@ -309,7 +311,8 @@ ADDED_UP = ('(loss, terms), grads = minimise(state["params"], batch, key)\n', ""
     one = jax.eval_shape(minimise, state["params"], jax.tree.map(lambda a: a[0], parts), key)
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), one)
     ((loss, terms), grads), _ = jax.lax.scan(add, zeros, (parts, jnp.arange(2)))
-""")
+""",
+)
 
 
 def test_a_loss_of_the_last_part_alone_is_named_where_its_share_is_taken(compare: Compare) -> None:

@@ -57,6 +57,20 @@ def test_metrics_in_full_precision(directory: RunDirectory) -> None:
     assert frame.schema["step_time_s"] == pl.Float64
 
 
+def test_an_evaluation_after_its_step_is_no_second_step(directory: RunDirectory) -> None:
+    rows = [
+        {"step": 0, "loss": 8.0},
+        {"step": 1, "loss": 7.0},
+        {"step": 1, "eval_accuracy": 0.5},
+        {"step": 1, "loss": 7},
+    ]
+    directory.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    frame = read_metrics(directory.metrics)
+    assert frame is not None
+    assert frame["step"].to_list() == [0, 1, 1]  # the last one is trained again
+    assert frame["eval_accuracy"].to_list() == [None, 0.5, None]
+
+
 @pytest.mark.parametrize("torn", ['{"step": 1, "lo', '{"step": 1, "loss": 7.25}', "{"])
 def test_an_unterminated_line_is_ignored(torn: str, directory: RunDirectory) -> None:
     directory.metrics.write_text('{"step": 0, "loss": 8.0}\n' + torn)

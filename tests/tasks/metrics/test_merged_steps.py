@@ -1,9 +1,10 @@
 """Step times in the finest resolution of a log: from the tokens per second of the same row."""
 
 import numpy as np
+import polars as pl
 import pytest
 
-from tasks.metrics.merged_steps import PRINTED_UNIT_S, refine_seconds, tokens_of
+from tasks.metrics.merged_steps import PRINTED_UNIT_S, have_equal_times, refine_seconds, tokens_of
 
 TOKENS = 128
 # as in the second founding log: steady steps that all print as 0.071, and steps that wait for a checkpoint
@@ -56,3 +57,12 @@ def test_a_long_step_determines_the_tokens() -> None:
     # 9.2845 … 9.2855 s at 13.7855 … 13.7865 per second: 127.99 to 128.02 tokens
     assert tokens_of(np.array([0.071, 9.285]), np.array([1812.056, 13.786])) == 128.0
     assert tokens_of(np.array([0.071, 9.285]), np.array([1812.056, 15.0])) is None
+
+
+def test_one_time_in_all_steps_is_no_sign_of_one_run() -> None:
+    def table(seconds: list[float]) -> pl.DataFrame:
+        return pl.DataFrame({"step": range(12), "seconds": seconds, "tflops_per_device": [float("nan")] * 12})
+
+    constant, measured = table([0.01] * 12), table([0.01 + 0.001 * n for n in range(12)])
+    assert not have_equal_times(constant, constant)  # a program that prints no time of its own
+    assert have_equal_times(measured, measured)
