@@ -77,11 +77,16 @@ def _verified(run: RunRecord) -> set[int]:
 
 
 def _retired(run: RunRecord) -> set[int]:
-    """Return the committed steps that a checkpoint manager deleted, according to the log or to a proof."""
+    """Return the committed steps that a checkpoint manager deleted, according to the log or to a proof.
+
+    A step without a newer one is lost: nothing resumes there.
+    """
     retired = {event.step for event in run.reading.checkpoints if event.retired_line is not None and event.committed}
     # steps with a save that was not deleted
     kept = {event.step for event in run.reading.checkpoints if event.retired_line is None}
-    return (retired - kept) | {proof.step for proof in run.proofs if proof.retired and proof.step is not None}
+    newest = max(kept | _verified(run), default=-1)
+    gone = {step for step in retired - kept if step < newest}
+    return gone | {proof.step for proof in run.proofs if proof.retired and proof.step is not None}
 
 
 def _good_steps(run: RunRecord) -> frozenset[int]:

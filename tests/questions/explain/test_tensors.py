@@ -289,13 +289,13 @@ def test_parts_of_a_batch_are_no_root(compare: Compare) -> None:
 AUXILIARY = (
     ("jax.random.bernoulli(key, 0.9, h.shape)", "jnp.bool_(True)"),
     ("loss_of(params, batch, key)", "loss_of(params, batch, key, share=1.0)"),
-    ('    return jnp.mean((logits * scale - batch["y"]) ** 2)\n', """    error = jnp.sum((logits * scale - batch["y"]) ** 2) / 16
+    ('    return jnp.mean((logits * scale - batch["y"]) ** 2)', """\
+    error = jnp.sum((logits * scale - batch["y"]) ** 2) / 16
     even = jnp.mean(jnp.tanh(x) ** 4) * share  # line: share
-    return error + even, (error, even)
-"""),
-    ('    loss, grads = jax.value_and_grad(loss_of)(state["params"], batch, key)\n', """    minimise = jax.value_and_grad(loss_of, has_aux=True)
-    (loss, terms), grads = minimise(state["params"], batch, key)
-"""),
+    return error + even, (error, even)"""),
+    ('    loss, grads = jax.value_and_grad(loss_of)(state["params"], batch, key)', """\
+    minimise = jax.value_and_grad(loss_of, has_aux=True)
+    (loss, terms), grads = minimise(state["params"], batch, key)"""),
     ('state["step"] + 1}, loss\n', 'state["step"] + 1}, (loss, *terms)\n'),
     ("float(loss)", "float(loss[0])"),
 )  # fmt: skip

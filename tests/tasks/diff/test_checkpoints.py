@@ -292,3 +292,9 @@ def test_a_retired_checkpoint_is_not_a_failure(make_run: MakeRun, announce: Say)
     again = make_run("nnx", reading={"checkpoints": (old, saved[1], saved[0])}, record={"proofs": (whole,)})
     row = checkpoint_row(tuple(ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in (kept, again)))
     assert row.verdict == "regressed"  # it was saved again, and is missing
+    newest = make_run(
+        "nnx", reading={"checkpoints": (saved[0], saved[1].replace(retired_line=300))},
+        record={"proofs": (whole.replace(step=0),)},
+    )  # fmt: skip
+    row = checkpoint_row(tuple(ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in (kept, newest)))
+    assert row.verdict == "regressed"  # kept by its loss, not by its age: nothing resumes at its end
