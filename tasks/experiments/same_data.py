@@ -24,6 +24,7 @@ from tasks.observe.recorder import read_observation
 from tasks.records.data import DataComparison, DataKind
 
 RESULT, SETTINGS, OUTPUT = "data.json", "data-settings.json", "data.log"
+SHOWN = 3  # names in a sentence
 EVALUATED = 5  # number of steps with other batches that are evaluated: the first ones
 
 type Batch = dict[str, NDArray[Any]]  # meaning of each array of data → its bits
@@ -45,7 +46,8 @@ def compare_data(recordings: Both[Path], folder: Path, *, devices: int = 1, say:
     if not differing:
         return DataComparison(steps=steps, kind="equal")
     kind: DataKind = "other" if "other" in kinds else "reordered"
-    found = DataComparison(steps=steps, kind=kind, first=differing[0])
+    named = name_differing(*(side[differing[0]] for side in sides))
+    found = DataComparison(steps=steps, kind=kind, first=differing[0], named=named)
     say(f"the batches differ from step {differing[0]} on: the baseline's step runs in float64 with both")
     return _evaluate(found, recordings, folder, differing[:EVALUATED], devices, say)
 
@@ -92,6 +94,18 @@ def compare_batch(left: Batch, right: Batch) -> DataKind:
         return "equal"
     rows = [sorted(_rows(batch)) for batch in (left, right)]
     return "reordered" if rows[0] and rows[0] == rows[1] else "other"
+
+
+def name_differing(left: Batch, right: Batch) -> str:
+    """Return the arrays that differ between two batches, in words; numbers with both values."""
+    names = [name for name in left if not np.array_equal(left[name], right[name])]
+    shown = [
+        f"{name} {left[name].item():.6g} → {right[name].item():.6g}"
+        if left[name].size == right[name].size == 1 and left[name].dtype.kind in "fiu"
+        else name
+        for name in names[:SHOWN]
+    ]
+    return ", ".join(shown) + (", …" if len(names) > SHOWN else "")
 
 
 def _rows(batch: Batch) -> list[bytes]:

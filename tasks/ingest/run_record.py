@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -147,10 +148,10 @@ def read_metrics(path: Path) -> pl.DataFrame | None:
     if has_maxtext_keys(text):
         return read_maxtext_metrics(path)
     *lines, _torn = text.split("\n")  # text after the last line break is incomplete
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:
-            row = {key: metric_from_json(value) for key, value in json.loads(line).items()}
+            row: dict[str, Any] = {key: metric_from_json(value) for key, value in json.loads(line).items()}
             if "step" in row:
                 row["step"] = step_from_json(row["step"])
                 if rows and row["step"] == rows[-1]["step"] and rows[-1].keys() & row.keys() == {"step"}:

@@ -13,6 +13,7 @@ class DataComparison(Frozen):
     steps: int  # number of compared steps
     kind: DataKind
     first: int | None = None  # the first step whose batches differ
+    named: str = ""  # its arrays that differ: "rate 0.25 → 0.125", "inputs, targets"; empty: not told
     evaluated: tuple[int, ...] = ()  # steps at which the baseline's step ran with both batches
     gap: float | None = None  # largest relative difference of its results; None: not evaluated
     are_equal: bool | None = None  # whether its loss and its new state are equal up to rounding; None: not evaluated

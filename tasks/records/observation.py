@@ -34,6 +34,11 @@ class ObservedArray(Frozen):
     mean: float | None = None
     own_digest: str | None = None  # digest of the array that the other arm's array has replaced; None: not replaced
 
+    @property
+    def kind(self) -> str:
+        """The type and shape, `float32[8,16]`."""
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
 
 class LoopRecord(Frozen):
     """The training loop between the recorded calls of its step: its other functions, and who else writes the state."""
@@ -46,6 +51,8 @@ class LoopRecord(Frozen):
     unrecorded: int = 0  # those of them that no operation of JAX made
     programs: int = 1  # distinct programs that the step ran
     changed_at: tuple[int, ...] = ()  # calls that ran another program than the first one, from 0
+    # (call, place of its first argument of another type than in the first call, or -1, both types), once per program
+    retyped: tuple[tuple[int, int, str, str], ...] = ()
     digests: dict[str, str] = {}  # other function -> digest of its program; empty: it has several programs
     callbacks: dict[str, int] = {}  # function of Python that the step calls for a value -> number of places
     # (path, line, function, file) of each line that jits new function objects in the loop, and their number

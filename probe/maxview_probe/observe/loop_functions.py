@@ -53,6 +53,9 @@ class LoopFunctions:
         self.last: list[Any] = []  # its arguments; weak references, or the values themselves
         self.programs: list[Any] = []  # distinct jaxprs of the step
         self.changed_at: list[int] = []  # calls with another program than the ones before
+        self.types: list[str] = []  # of the first call's arguments
+        # (call, place of its first argument of another type than in the first call, or -1, both types)
+        self.retyped: list[tuple[int, int, str, str]] = []
         self.callbacks: Counter[str] = Counter()
         self.functions: list[Any] = []  # jitted after the first call of the step; kept alive, or an id is used again
         self.jits: Counter[tuple[str, int, str, str]] = Counter()  # source line → function objects
@@ -60,7 +63,7 @@ class LoopFunctions:
 
     def before_step(self, closed: Any, leaves: Sequence[Any]) -> bool:
         """Note the arguments of the step's next call; return whether it runs the same program as the first call."""
-        same = self._note_program(closed)
+        same = self._note_program(closed, [_name_type(leaf) for leaf in leaves])
         if self.iteration:
             self._note_arguments(leaves)
             self._note_living(leaves)
@@ -142,6 +145,7 @@ class LoopFunctions:
             "unrecorded": min(unrecorded) if len(unrecorded) > 1 else 0,
             "programs": len(self.programs),
             "changed_at": self.changed_at,
+            "retyped": self.retyped,
             "callbacks": dict(self.callbacks),
             "digests": self._digest_others(),
             "jits": [[*place, count] for place, count in self.jits.items() if count > 1],
@@ -156,15 +160,20 @@ class LoopFunctions:
         made = self.made.get(id(leaf))
         return made if made is not None and made.array() is leaf else None
 
-    def _note_program(self, closed: Any) -> bool:
+    def _note_program(self, closed: Any, types: list[str]) -> bool:
         if not self.programs:
             self.programs.append(closed)
+            self.types = types
         if any(closed is one for one in self.programs):
             same = closed is self.programs[0]
         else:
             few = self.programs[:MAX_TEXTS]
             same = any(str(closed.jaxpr) == str(one.jaxpr) for one in few)
             if not same:
+                pairs = enumerate(zip(self.types, types, strict=False))
+                place = next((n for n, (before, now) in pairs if before != now), -1)
+                both = (self.types[place], types[place]) if place >= 0 else ("", "")
+                self.retyped.append((self.iteration, place, *both))
                 self.programs.append(closed)
         if not same:
             self.changed_at.append(self.iteration)
@@ -246,3 +255,9 @@ def _name_callback(equation: Any) -> str:
             return str(equation.primitive.name)
         function = inner
     return str(function.__name__)
+
+
+def _name_type(leaf: Any) -> str:
+    if hasattr(leaf, "dtype") and hasattr(leaf, "shape"):
+        return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
+    return f"{type(leaf).__name__} of Python"

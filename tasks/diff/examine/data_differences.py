@@ -15,6 +15,7 @@ class DataDifference(Frozen):
     kind: DataKind
     steps: int  # number of compared steps
     first: int | None = None  # the first step whose batches differ
+    named: str = ""  # its arrays that differ; empty: unknown
 
 
 def find_data(arms: Arms, recorded: DataComparison | None) -> DataDifference | None:
@@ -28,7 +29,7 @@ def find_data(arms: Arms, recorded: DataComparison | None) -> DataDifference | N
     if tables[0] is None or tables[1] is None:
         if recorded is None:
             return None
-        return DataDifference(kind=recorded.kind, steps=recorded.steps, first=recorded.first)
+        return DataDifference(kind=recorded.kind, steps=recorded.steps, first=recorded.first, named=recorded.named)
     both = tables[0].join(tables[1], on="step", suffix=" of the other", how="inner").sort("step")
     differ = [both[name] != both[f"{name} of the other"] for name in DATA_COLUMNS]
     if not both.height:

@@ -35,7 +35,7 @@ def tell_data(data: DataDifference) -> str:
     if data.kind == "equal":
         return f"every array of every batch is equal in all {counted(data.steps, 'step')}"
     what = "the same rows in another order" if data.kind == "reordered" else "other data"
-    return f"{what} from step {data.first} on"
+    return f"{what} from step {data.first} on{f': {data.named}' if data.named else ''}"
 
 
 def _decide(data: DataDifference, recorded: DataComparison | None) -> Decision:

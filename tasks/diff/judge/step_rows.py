@@ -1,6 +1,6 @@
 """Decides the rows of two arms (compared versions) of which only the training steps were recorded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tasks.diff.examine.arms import Arms
 from tasks.diff.examine.data_differences import find_data
@@ -20,6 +20,7 @@ from tasks.metrics.result_metrics import DATA, FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records.compared_case import Decision, MetricDiff, Verdict
 from tasks.records.measurement import Measurements
+from tasks.records.observation import LoopRecord, Observation
 from tasks.records.run_facts import Measured
 from tasks.records.text import counted
 
@@ -75,16 +76,32 @@ def _one_program_row(metric: Metric, arms: Arms) -> MetricDiff:
 def _compiles_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
     """Return the row of an arm whose loop compiles its step again and again, which no time of the program shows."""
     lines = find_own_jits(steps.observations)
-    if (lines[0] is None) == (lines[1] is None):
+    if (lines[0] is None) != (lines[1] is None):
+        line = lines[0] or lines[1]
+        assert line is not None
+        found = zip(map(find_jits, steps.observations), lines, strict=True)
+        counts = [1 if its is None else jits[its] for jits, its in found]
+        reason = f"{line.place} jits a new function object in each step, and each compiles"
+    else:
+        loops = [one.loop or LoopRecord(calls=0) for one in steps.observations]
+        calls = min(loop.calls for loop in loops)
+        again = [[one for one in loop.retyped if one[0] < calls] for loop in loops]
+        counts = [1 + len(its) for its in again]
+        longer = int(counts[1] > counts[0])
+        reason = _tell_retyped(steps.observations[longer], again[longer])
+    if counts[0] == counts[1]:
         return None
-    line = lines[0] or lines[1]
-    assert line is not None
-    found = zip(map(find_jits, steps.observations), lines, strict=True)
-    counts = [1 if its is None else jits[its] for jits, its in found]
     left, right = (Measured(value=float(count), text=str(count)) for count in counts)
-    reason = f"{line.place} jits a new function object in each step, and each compiles"
-    decision = Decision(verdict="regressed" if lines[1] is not None else "improved", reason=reason)
+    decision = Decision(verdict="regressed" if counts[1] > counts[0] else "improved", reason=reason)
     return make_row(COMPILED_PROGRAMS, (left, right), arms, decision)
+
+
+def _tell_retyped(observation: Observation, again: Sequence[tuple[int, int, str, str]]) -> str:
+    """Return why an arm compiles its step more than once: the argument whose type differs from that of the first."""
+    call, place, left, right = next(iter(again), (0, -1, "", ""))
+    named = observation.arguments[place].meaning if 0 <= place < len(observation.arguments) else ""
+    why = f", whose {named} is {right}, no longer {left}" if named else ""
+    return f"{observation.arm} compiles its step again in call {call}{why}"
 
 
 def _front_end_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
@@ -122,12 +139,18 @@ def _first_call_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
     common = [key for key, digest in left.items() if digest and right.get(key)]
     if not common or steps.start_apart:
         return None
-    differ = [meaning for role, meaning in common if left[role, meaning] != right[role, meaning]]
+    differ = [key for key in common if left[key] != right[key]]
     own = {meaning for _, meaning in steps.drawn_anew}
-    others = [meaning for meaning in differ if meaning not in own]
-    named = ", ".join((others or differ)[:SHOWN]) + (", …" if len(others or differ) > SHOWN else "")
-    equal = f"the {counted(len(common), 'array')} that the first step is given are equal in every bit"
-    reason = f"{len(differ)} of {counted(len(common), 'array')} that the first step is given differ: {named}"
+    others = [key for key in differ if key[1] not in own]
+    kinds = [{(one.role, one.meaning): one.kind for one in its.arguments} for its in steps.observations]
+    shown = [
+        key[1] if kinds[0][key] == kinds[1][key] else f"{key[1]} ({kinds[0][key]} → {kinds[1][key]})"
+        for key in (others or differ)[:SHOWN]
+    ]
+    named = " and ".join(shown) + (" and others" if len(others or differ) > SHOWN else "")
+    count = counted(len(common), "array")
+    equal = f"the {count} that the first step is given are equal in every bit"
+    reason = f"the first step is given other {named}, {len(differ)} of {count}"
     cells = [Measured(text=counted(len(its.arguments), "array")) for its in steps.observations]
     decision = Decision(verdict="changed" if differ else "same", reason=reason if differ else equal)
     if differ and not others:

@@ -79,6 +79,19 @@ def test_a_loop_that_jits_a_new_function_in_each_step_is_slower_though_the_progr
     assert compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=(loops[1],) * 2).verdict == "same"
 
 
+def test_a_step_that_is_compiled_again_for_another_type_is_slower_and_the_argument_is_named() -> None:
+    """A number of Python in the state (mujoco#2306), a smaller last batch (transformers#17863)."""
+    again = LoopRecord(calls=12, programs=2, changed_at=(4,), retyped=((4, 0, "float32[16,8]", "float32[8,8]"),))
+    loops, given = (LoopRecord(calls=12), again), ({"inputs": "a"}, {"inputs": "a"})
+    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=loops, given=given)
+    (row,) = [row for row in record.rows if row.metric == "compiled_programs"]
+    assert (row.verdict, row.baseline, row.candidate, record.verdict) == ("regressed", 1, 2, "regressed")
+    assert "call 4" in row.reason
+    assert "inputs is float32[8,8], no longer float32[16,8]" in row.reason
+    short = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=(LoopRecord(calls=4), again))
+    assert "compiled_programs" not in {row.metric for row in short.rows}  # one arm was not watched as long
+
+
 @pytest.mark.parametrize(
     ("left", "right", "verdict"),
     [
@@ -138,7 +151,7 @@ def test_another_first_batch_is_a_change_that_one_program_does_not_show(
     assert [row.verdict for row in rows] == words
     assert record.verdict == ("changed" if words == ["changed"] else "same")
     if record.verdict == "changed":
-        assert make_brief(record).why.endswith("1 of 2 arrays that the first step is given differ: targets")
+        assert make_brief(record).why.endswith("the first step is given other targets, 1 of 2 arrays")
 
 
 def test_memory_of_the_turns_is_a_row() -> None:
