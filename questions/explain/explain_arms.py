@@ -244,7 +244,8 @@ def _explain_memory(arms: Both[ObservedArm], programs: Both[OptimisedProgram]) -
         if not (arm.folder / BUFFERS).is_file():
             raise ValueError(f"the compiler of {arm.name} does not report its buffers")
         sides.append((program, read_buffers(arm.folder / BUFFERS, arm.folder / INSTRUCTIONS)))
-    return compare_memory(sides[0], sides[1], (arms[0].name, arms[1].name))
+    donated = [sum(one.bytes_per_device for one in arm.observation.arguments if one.donated) for arm in arms]
+    return compare_memory(sides[0], sides[1], (arms[0].name, arms[1].name), (donated[0], donated[1]))
 
 
 def _explain_time(arms: Both[ObservedArm], programs: Both[OptimisedProgram]) -> TimeExplanation | None:

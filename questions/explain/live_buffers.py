@@ -180,14 +180,20 @@ def compare_memory(
     baseline: tuple[OptimisedProgram, list[Buffer]],
     candidate: tuple[OptimisedProgram, list[Buffer]],
     names: tuple[str, str],
+    donated: tuple[int, int] = (0, 0),
 ) -> MemoryExplanation:
     """Compare both arms' peaks, and the buffers live at these peaks: by function, pass and operation.
 
-    The largest differences come first; at most MAX_LISTED rows are kept.
+    The largest differences come first; at most MAX_LISTED rows are kept. donated: bytes of arguments whose memory the
+    step may write its results into; what it may not is allocated beside them, whenever the peak is.
     """
     peaks = [find_peak(side[0].program, side[1]) for side in (baseline, candidate)]
     groups = [_group(peak.buffers, side[0].located) for peak, side in zip(peaks, (baseline, candidate), strict=True)]
     rows = [_make_row(groups[0].get(key), groups[1].get(key)) for key in groups[0].keys() | groups[1].keys()]
+    if donated[0] != donated[1]:
+        beside = max(donated[0] - donated[1], 0), max(donated[1] - donated[0], 0)
+        what = f"results beside arguments that {names[int(beside[1] == 0)]} does not donate"
+        rows.append(LiveBuffer(what=what, baseline_bytes=beside[1], candidate_bytes=beside[0]))
     rows.sort(
         key=lambda row: (
             -abs(row.candidate_bytes - row.baseline_bytes), -max(row.baseline_bytes, row.candidate_bytes), row.what

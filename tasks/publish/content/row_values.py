@@ -10,6 +10,7 @@ from tasks.records.text import MEGA, show_digits, show_number, show_share, visib
 
 WITHOUT_PERCENT = ("%", HOST_GROWTH.unit)  # units of values whose ratio tells nothing
 LEAST_PERCENT = 0.001  # a smaller change is shown as less than this
+COUNTED = 1000  # numbers without unit and decimals below it are counts, such as of programs
 NUMBER = re.compile(r"-?[\d.,]+(e[-+]?\d+)?( (b|m|tr)illion| thousand)?")  # a text without a note
 
 
@@ -76,9 +77,11 @@ def _round_sides(row: MetricDiff) -> tuple[tuple[str, str], str]:
     texts = visible(row.baseline_text), visible(row.candidate_text)
     values = [value for value in (row.baseline, row.candidate) if value is not None]
     plain = all(NUMBER.fullmatch(text) for text in texts if text not in (ABSENT, DIED))
-    if not values or not plain or (texts[0] == texts[1] and row.unit != "s" and values[0] < MEGA):
+    seconds, equal = row.unit == "s", len(set(values)) < 2
+    if not values or not plain or (texts[0] == texts[1] and equal and not seconds and values[0] < MEGA):
         return texts, ""
-    seconds = row.unit == "s"
+    if not row.unit and not row.decimals and max(values) < COUNTED:
+        return texts, ""
     scale, unit = _scale_seconds(*values) if seconds else (1.0, "" if row.unit in row.title else visible(row.unit))
     show = show_digits if seconds else show_number
     left, right = (

@@ -136,6 +136,10 @@ def test_a_buffer_of_one_arm_only_is_named(tmp_path: Path) -> None:
     assert largest.candidate_bytes - largest.baseline_bytes >= size
     assert largest.candidate_line is not None
     assert largest.candidate_line.line == line_of("# the wide line")
+    # 10 MB of the state that only the first arm may write into
+    kept = compare_memory(sides[0], sides[0], NAMES, (10_000_000, 0))
+    assert (kept.buffers[0].baseline_bytes, kept.buffers[0].candidate_bytes) == (0, 10_000_000)
+    assert f"{NAMES[1]} does not donate" in kept.sentence
 
 
 FILES = (BUFFERS, INSTRUCTIONS)
