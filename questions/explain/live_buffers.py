@@ -18,6 +18,7 @@ from tasks.programs.hlo import Instruction, Program
 from tasks.programs.source_lines import Located, OptimisedProgram, name_function
 from tasks.records.explanation import CodeLine, LiveBuffer, MemoryExplanation
 
+RECOMPUTED = "recomputed"  # the phase of what a gradient computes again instead of keeping it
 MAX_LISTED = 20  # limit of rows of buffers in the record
 # Opcodes whose result is the buffer of an operand, and so extends the lifetime of that buffer.
 _PASSES = frozenset({"tuple", "get-tuple-element", "bitcast", "optimization-barrier", "while", "call", "conditional"})
@@ -199,6 +200,9 @@ def compare_memory(
             -abs(row.candidate_bytes - row.baseline_bytes), -max(row.baseline_bytes, row.candidate_bytes), row.what
         )
     )  # fmt: skip
+    again = [any(one.phase == RECOMPUTED for one in side[0].located.values()) for side in (baseline, candidate)]
+    if rows and again[0] != again[1]:
+        rows[0] = rows[0].replace(what=f"{rows[0].what} ({names[again[1] < again[0]]} recomputes nothing)")
     return MemoryExplanation(
         sentence=_say_memory(peaks, rows, names),
         peak_bytes=(peaks[0].bytes, peaks[1].bytes),

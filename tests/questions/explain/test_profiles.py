@@ -154,3 +154,25 @@ def test_arguments_live_all_the_time(tmp_path: Path) -> None:
     assert set(given) <= set(find_peak(program, buffers).buffers)
     unknown = Buffer("nowhere", 99, 0, 7, is_argument=False)
     assert find_peak(program, [*buffers, unknown]).bytes == find_peak(program, buffers).bytes + 7
+
+
+def error_of(x: jax.Array) -> jax.Array:
+    return jnp.sum(jnp.sin(jnp.sin(x @ x) @ x))
+
+
+def keeps(x: jax.Array) -> jax.Array:
+    return jax.grad(error_of)(x)
+
+
+def recomputes(x: jax.Array) -> jax.Array:
+    return jax.grad(jax.checkpoint(error_of))(x)
+
+
+def test_an_arm_that_recomputes_nothing_is_named(tmp_path: Path) -> None:
+    sides = []
+    for function in (recomputes, keeps):
+        record(function, tmp_path / function.__name__)
+        files = (tmp_path / function.__name__ / file for file in FILES)
+        sides.append((read_optimised(tmp_path / function.__name__ / "step.hlo"), read_buffers(*files)))
+    assert f"{NAMES[1]} recomputes nothing" in compare_memory(sides[0], sides[1], NAMES).sentence
+    assert "recomputes nothing" not in compare_memory(sides[1], sides[1], NAMES).sentence
