@@ -19,6 +19,7 @@ from questions.invariants.twin_plans import (
 )
 from questions.invariants.twin_records import MARKS, InvariantsRecord, Planted, TwinResult
 from tasks.experiments.observe_arm import recorded_source
+from tasks.programs.compare_lowered import compare_program_files
 from tasks.records.observation import PROGRAM
 from tasks.resolve.plans import hash_identity
 
@@ -49,6 +50,8 @@ def make_record(
         say(f"looking for the first tensor of {one.title}")
         pair = by_name[one.twin, one.case]
         first = find_first(pair, folder / EXPLAINED, one.states) or find_place_of_unread(pair, folder, one.unread)
+        if not first and pair.twin.resume is not None and one.states:
+            first = find_other_line(pair, folder)
         found[one.twin, one.case] = one.replace(first=first)
     results = [found[pair.twin.name, pair.case] for pair in pairs]
     planted: list[Planted] = []
@@ -86,6 +89,19 @@ def find_place_of_unread(pair: TwinPair, folder: Path, unread: Mapping[str, str]
         if place := find_dropped(own.folder / PROGRAM, meaning, root):
             return place
     return ""
+
+
+def find_other_line(pair: TwinPair, folder: Path) -> str:
+    """Return the first line at which the programs of a resumed process and of an uninterrupted one differ, or ""."""
+    sides = sides_of_pair(pair, folder)
+    roots = [recorded_source(one.plan, one.folder) or str(Path(__file__).parents[2]) for one in sides]
+    files = [one.folder / PROGRAM for one in sides]
+    try:
+        found = compare_program_files(files[0], files[1], roots=(roots[0], roots[1]))
+    except (OSError, ValueError):
+        return ""
+    lines = (one.candidate_line or one.baseline_line for one in found.operations)
+    return next((f"{line.file}:{line.line}" for line in lines if line is not None), "")
 
 
 def find_first(pair: TwinPair, folder: Path, states: Sequence[str]) -> str:

@@ -1,17 +1,21 @@
 """Twins of a custom program: two command lines of a trainer that passes flat lists, without a name for any array."""
 
+import gzip
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from questions.invariants.evaluate_twins import evaluate_twins
 from questions.invariants.invariants_options import InvariantsOptions
-from questions.invariants.make_record import find_first, make_record
+from questions.invariants.make_record import find_first, find_other_line, make_record
 from questions.invariants.twin_files import read_twin
 from questions.invariants.twin_plans import TwinPair, command_of, plan_twins
+from tasks.records import observation
 from tasks.records.observation import Root, TensorComparison
 
 PROGRAM = """
@@ -117,6 +121,30 @@ def test_a_first_tensor_needs_equal_arguments(
         "questions.explain.explain_arms.explain_plans", lambda *_, **__: SimpleNamespace(tensors=tensors)
     )
     assert find_first(plan(write(tmp_path)), tmp_path, ("step 0",)) == first
+
+
+def test_a_resumed_process_with_another_program_is_told_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropout that counts its keys from a process's own first step: marin-community/levanter#378."""
+
+    def write_program(name: str, first: int) -> SimpleNamespace:
+        def step(count: jax.Array) -> jax.Array:
+            return jax.random.uniform(jax.random.fold_in(jax.random.key(0), count - first))  # the line
+
+        folder = tmp_path / name
+        folder.mkdir()
+        text = jax.jit(step).lower(jnp.int32(0)).as_text(debug_info=True)
+        (folder / observation.PROGRAM).write_bytes(gzip.compress(text.encode()))
+        return SimpleNamespace(plan=None, folder=folder)
+
+    sides = (write_program("step", 0), write_program("resumed", 2))
+    monkeypatch.setattr("questions.invariants.make_record.sides_of_pair", lambda *_: sides)
+    monkeypatch.setattr("questions.invariants.make_record.recorded_source", lambda *_: str(Path(__file__).parent))
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    number = next(n for n, line in enumerate(lines, 1) if line.endswith("# the line"))
+    place = find_other_line(plan(write(tmp_path)), tmp_path)
+    assert place == f"{Path(__file__).name}:{number}"
 
 
 @pytest.mark.long
