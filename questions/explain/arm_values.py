@@ -210,7 +210,8 @@ class Divergence:
     own_draws: OwnDraws = field(init=False)
     # divergent rows that lead to an equal loss: the arm computes it in another way, such as in parts of the batch
     proved: frozenset[int] = field(init=False)
-    # rows on which results depend that the forward pass makes, such as losses, and that differ
+    # if rows are proved, the order of both programs tells little: rows on which differing results depend that the
+    # forward pass makes, such as losses
     of_results: frozenset[int] = field(init=False)
     # the rows where differences begin: divergent rows whose inputs are proved or in the other arm too, and random draws
     # with keys that only this arm has
@@ -224,11 +225,12 @@ class Divergence:
         self.own_draws = find_own_draws(self.arm, self.other)
         theirs = {key: self.other.rows[n].value for key, n in self.other.forward_results.items()}
         common = {n: rows[n].value == theirs[key] for key, n in self.arm.forward_results.items() if key in theirs}
-        self.of_results = self.arm.step.upstream(n for n, is_equal in common.items() if not is_equal)
         equal = [n for n, is_equal in common.items() if is_equal]
         equal += [n for part in find_parts(self.other, self.arm) for n in part[1]]
         equal += [whole for whole, _ in find_parts(self.arm, self.other)]
         self.trust(self.divergent & self.arm.step.upstream(equal))
+        differ = [n for n, is_equal in common.items() if not is_equal]
+        self.of_results = self.arm.step.upstream(differ) if self.proved else frozenset()
 
     def trust(self, proved: frozenset[int]) -> None:
         """Search for the frontier behind these rows."""
