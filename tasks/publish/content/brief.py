@@ -324,7 +324,9 @@ def tell_certainty(record: ComparisonRecord, row: MetricDiff | None) -> str:
     if tells_nothing(low, high):
         return "The difference is not known to a factor of 2: this evidence tells nothing about it."
     if row.verdict == "unknown":
-        return f"The difference lies within {interval}."
+        lies = f"with 99 % confidence, the difference lies within {interval}."
+        is_known = record.function is not None and record.function.answer == "same"
+        return f"Sure of the function, not of the time: {lies}" if is_known else f"Not sure: {lies}"
     if row.verdict == "same" or row.evidence != ONE_RUN:
         return f"Sure: {interval} with 99 % confidence, by {row.evidence}."
     step = "a typical step " if row.level == "typical steps" else ""

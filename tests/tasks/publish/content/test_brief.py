@@ -125,6 +125,7 @@ def test_one_function_leads_where_the_time_is_not_decided(
     brief = make_brief(undecided(record_002, make_row))
     assert "(2e-15 in float64)" in brief.sentence
     assert "80.0 → 81.0 ms" in brief.sentence
+    assert brief.sure.startswith("Sure of the function, not of the time: with 99 % confidence, ")
     assert "model/layers.py:32" in brief.why
     for text in (brief.sentence, brief.why):
         wording("reasons", text)
@@ -247,7 +248,7 @@ def test_the_innermost_frame_is_the_place_of_the_error() -> None:
             "unknown",
             "one run of each",
             (-0.078, 0.062),
-            "The difference lies within -7.8 … +6.2 %",
+            "Not sure: with 99 % confidence, the difference lies within -7.8 … +6.2 %",
         ),
     ],
 )
