@@ -36,20 +36,20 @@ from flows.compare_steps import (
     repeat_step,
     resolve_step,
     scrape_step,
-    time_hosts_step,
+    time_loops_step,
     verify_step,
     watch_step,
 )
 from flows.publish_steps import comment_step, publish_case, show_verdict
 from tasks.diff.examine.assemble_case import CaseSteps, assemble_case
-from tasks.diff.examine.circumstances import chance_of
 from tasks.diff.examine.examination import Examination
 from tasks.diff.examine.examine_case import CaseRuns, case_id
 from tasks.diff.judge.gate import GateRule, judge_gate, read_gate
 from tasks.diff.judge.repeat_rule import NextLook, Patience
-from tasks.experiments.host_loops import COST as HOST_COST
 from tasks.experiments.interleave import RESULT as TURNS
 from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
+from tasks.experiments.loops_in_turns import COST as LOOP_COST
+from tasks.experiments.loops_in_turns import loop_limits
 from tasks.experiments.recordings import FOLDER
 from tasks.experiments.runnable_arms import any_plans_of, has_other_cost, plans_of, wants_explanation
 from tasks.experiments.same_function import RESULT as FUNCTION_RESULT
@@ -64,7 +64,6 @@ from tasks.publish.markdown.comment import comparison_comment
 from tasks.records.checkpoint_proof import CheckpointProof
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.function import FunctionComparison
-from tasks.records.host_times import HostTimes
 from tasks.records.log_reading import CheckpointCommitted
 from tasks.records.measurement import Measurements
 from tasks.records.plan import RunPlan
@@ -336,8 +335,8 @@ def make_experiments(
             and (plans[0].backend != "local" or have_programs(runs.runs, store))
         ):
             found["turns"] = time_programs_of(plans, runs, store, jobs, limit_s)
-        if "host" in needed and plans[0].backend == "local":
-            found["host"] = time_hosts_of(plans, runs, store)
+        if needed & {"time", "host"} and plans[0].backend == "local":
+            found |= time_loops_of(plans, runs, store, limit_s, one_program="host" in needed)
     if "function" in needed and stand_ins is not None:
         found["function"] = compare_functions_of(stand_ins, runs, store)
         if "data" in needed and found["function"] is not None:
@@ -372,17 +371,20 @@ def time_programs_of(
     return found
 
 
-def time_hosts_of(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, store: Store) -> HostTimes | None:
-    """Return the times of both host loops; None if they could not be measured."""
-    EVENTS.put(Explaining(runs.case, f"one program: do the host loops differ in time? {HOST_COST}"))
+def time_loops_of(
+    plans: tuple[RunPlan, RunPlan], runs: CaseRuns, store: Store, limit_s: float, *, one_program: bool
+) -> dict[str, Any]:
+    """Return the step times of both loops in turns, and of their hosts; {} if they could not be measured."""
+    limits = loop_limits(plans[0], runs.runs[0].reading.environment.backend, cases=runs.cases, limit_s=limit_s)
+    EVENTS.put(Explaining(runs.case, f"do the loops differ in time? {LOOP_COST}"))
     try:
         with slice_of(plans[0].target):
-            found: HostTimes = time_hosts_step(plans, runs, chance_of(cases=runs.cases) / 2, store)
+            loops, host = time_loops_step(plans, runs, limits, store, one_program=one_program)
     except Exception as error:
-        get_run_logger().exception("%s failed", time_hosts_step.name)
-        EVENTS.put(Troubled(f"the host loops of {runs.case} were not timed: {type(error).__name__}: {error}"))
-        return None
-    return found
+        get_run_logger().exception("%s failed", time_loops_step.name)
+        EVENTS.put(Troubled(f"the loops of {runs.case} took no turns: {type(error).__name__}: {error}"))
+        return {}
+    return {"loops": loops, "host": host}
 
 
 def time_in_job(plan: RunPlan, limits: TurnLimits, store: Store, jobs: Jobs) -> ProgramTimes:

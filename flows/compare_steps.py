@@ -26,6 +26,7 @@ from tasks.diff.judge.convergence import judge_convergence
 from tasks.diff.judge.evidence import (
     add_evidence,
     keep,
+    keep_loops,
     keep_one_program,
     keep_turns,
     read_earlier_runs,
@@ -37,9 +38,9 @@ from tasks.diff.judge.one_executable import decide_one_executable
 from tasks.diff.judge.repeat_rule import NextLook, Patience, next_look
 from tasks.diff.judge.suggested_commands import add_next_of_experiments
 from tasks.experiments.cycles import evaluated_recordings, have_cycles
-from tasks.experiments.host_loops import time_host_loops
 from tasks.experiments.interleave import TurnLimits, interleave
 from tasks.experiments.later_steps import compare_later_steps
+from tasks.experiments.loops_in_turns import loop_limits, name_other_calls, time_loops
 from tasks.experiments.observe_arm import recorded_source
 from tasks.experiments.recordings import BATCHES, FOLDER, SIDES, name_problem, read_ends, record_again, record_arms
 from tasks.experiments.runnable_arms import any_plans_of
@@ -67,6 +68,7 @@ from tasks.records.explanation import ProgramExplanation
 from tasks.records.function import FunctionComparison
 from tasks.records.host_times import HostTimes
 from tasks.records.log_reading import RunEnded, StepCompleted
+from tasks.records.loop_times import LoopTimes
 from tasks.records.measurement import NOTHING, Measurements
 from tasks.records.observation import LOG, PROGRAM
 from tasks.records.plan import RunPlan
@@ -280,13 +282,17 @@ def interleave_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, limits: Turn
     return found
 
 
-@task(name="host loops", task_run_name="time the host loops of {runs.case}", cache_policy=NO_CACHE)
-def time_hosts_step(plans: tuple[RunPlan, RunPlan], runs: CaseRuns, chance: float, store: Store) -> HostTimes:
-    """Time both plans' host loops without their program, in turn. Reuses the stored times of the same comparison."""
-    folder = Path(store.comparison(runs.comparison, runs.case, case_id(runs)).path) / FOLDER
-    found = time_host_loops(plans, folder, chance, say=partial(_report, runs.case))
-    get_run_logger().info("%s", found.problem or found.wall)
-    return found
+@task(name="loops", task_run_name="let the loops of {runs.case} take turns", cache_policy=NO_CACHE)
+def time_loops_step(
+    plans: tuple[RunPlan, RunPlan], runs: CaseRuns, limits: TurnLimits, store: Store, *, one_program: bool
+) -> tuple[LoopTimes, HostTimes | None]:
+    """Measure the step times of both plans' loops in turns, and of their hosts if these may decide one program's."""
+    directory = store.comparison(runs.comparison, runs.case, case_id(runs))
+    known = keep_loops(read_kept(directory), limits.limit_s)
+    say = partial(_report, runs.case)
+    loops, host = time_loops(plans, Path(directory.path) / FOLDER, limits, known, one_program=one_program, say=say)
+    get_run_logger().info("%s", loops.problem or loops.wall)
+    return loops, host
 
 
 @task(name="experiments", task_run_name="compare the programs of {plans[0].case}", cache_policy=NO_CACHE)
@@ -342,6 +348,12 @@ def experiments_step(
         turns = interleave(plans, names, folder, limits, say=say)
         get_run_logger().info("%s", turns.problem or turns.wall)
         keep(directory, time=turns)
+    if "time" in only:
+        limits = loop_limits(here[0], observations[0].platform, cases=cases, limit_s=limits.limit_s)
+        known = keep_loops(read_kept(directory), limits.limit_s) or name_other_calls(observations, names)
+        loops, host = time_loops(here, folder, limits, known, one_program=one, say=say)
+        get_run_logger().info("%s", loops.problem or loops.wall)
+        keep(directory, loop=loops, host=host)
     if "function" in only and not one:
         place = folder / ("function" if stands_for and here is plans else "")
         function = compare_functions(small, names, place, stands_for=stands_for, until_decided=not earlier, say=say)
@@ -364,8 +376,9 @@ def experiments_step(
     found = RecordedSteps(
         plans=plans, observations=observations, logs=texts, asked=kept.asked, program=program, coverage=coverage,
         batches=kept.data.steps if kept.data is not None else None, again=again,
+        loops=kept.loops is not None and not kept.loops.problem,
     )  # fmt: skip
-    record = judge(examine_steps(found), kept.counting.replace(host=None))
+    record = judge(examine_steps(found), kept.counting)
     return add_evidence(add_next_of_experiments(record, plans), directory)
 
 

@@ -158,14 +158,15 @@ def read_result(found: Mapping[str, Any], limits: TurnLimits, *, processes: int)
         return ProgramTimes(problem=f"{found['arm']}: {found['error']}")
     fields = ("step_s", "draws", "rounds", "steps", "peak_bytes", "alone", "seconds", "load")
     return ProgramTimes(
-        wall=_ratio(found["wall"]),
-        cpu=_ratio(found["cpu"]),
+        wall=as_ratio(found["wall"]),
+        cpu=as_ratio(found["cpu"]),
         processes=processes,
         limit_s=limits.limit_s,
         **{name: found[name] for name in fields},
     )
 
 
-def _ratio(interval: tuple[float, float, float]) -> TimeRatio:
+def as_ratio(interval: tuple[float, float, float]) -> TimeRatio:
+    """Return the ratio of an interval of logarithms."""
     effect, low, high = (expm1(min(end, WIDEST)) for end in interval)  # a few draws may have any interval
     return TimeRatio(effect=effect, low=low, high=high)

@@ -109,6 +109,11 @@ PROGRAM_TIME = Metric(
     rule="both programs in turns on one device, without the host loop: the median step", decimals=5,
     judged="proof", tolerance="program_time", bisected=True, explained=True, optional=True,
 )  # fmt: skip
+HOST_TIME = Metric(
+    name="host_step_s", title="Step time of the host", unit="s", better="lower",
+    rule="both loops in turns, less both programs in turns", decimals=4,
+    judged="shown", why="a part of the step time", optional=True,
+)  # fmt: skip
 CPU_TIME = Metric(
     name="step_cpu_time_s", title="CPU time per step", unit="s", better="lower",
     rule="processor time of all threads; as the step time", decimals=4,
@@ -137,4 +142,4 @@ GOODPUT = Metric(
     judged="shown", why="follows from the step time, which is judged, and from storage, restarts and the run's length",
     of_runs=goodput, optional=True, trend=True,
 )  # fmt: skip
-TIME_METRICS = (PROGRAM_TIME, STEP_TIME, CPU_TIME, STALLS, FIRST_STEP, MFU, GOODPUT)
+TIME_METRICS = (PROGRAM_TIME, STEP_TIME, HOST_TIME, CPU_TIME, STALLS, FIRST_STEP, MFU, GOODPUT)

@@ -18,6 +18,7 @@ from tasks.records.explanation import Explanation
 from tasks.records.function import FunctionComparison
 from tasks.records.host_times import HostTimes
 from tasks.records.log_reading import Coverage, Environment, Stall
+from tasks.records.loop_times import LoopTimes
 from tasks.records.measurement import EarlierVerdict, EvidenceLine
 from tasks.records.next_step import NextStep
 from tasks.records.plan import CodeVersion, Commit
@@ -263,6 +264,7 @@ class ComparisonRecord(Frozen):
     aa: bool = False  # whether this is an A/A control, whose arms should be equal
     programs: ProgramComparison | None = None  # None unless the arms were compiled and not trained
     turns: ProgramTimes | None = None  # step times of both programs in turns; None: not tried
+    loops: LoopTimes | None = None  # both loops in turns; None: not tried
     host: HostTimes | None = None  # both host loops without their program; None: not tried
     function: FunctionComparison | None = None  # both steps in float64; None if not tried
     coverage: ChangeCoverage | None = None  # what of the change was covered; None: the arms are no two checkouts

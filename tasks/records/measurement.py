@@ -9,9 +9,10 @@ from configs.frozen import Frozen
 from tasks.records.data import DataComparison
 from tasks.records.function import FunctionComparison
 from tasks.records.host_times import HostTimes
+from tasks.records.loop_times import LoopTimes
 from tasks.records.program_times import ProgramTimes
 
-MeasuredKind = Literal["function", "time", "host", "data"]
+MeasuredKind = Literal["function", "time", "loop", "host", "data"]
 
 
 class Measurement(Frozen):
@@ -21,6 +22,7 @@ class Measurement(Frozen):
     made: str  # ISO 8601
     function: FunctionComparison | None = None
     time: ProgramTimes | None = None
+    loop: LoopTimes | None = None
     host: HostTimes | None = None
     data: DataComparison | None = None
 
@@ -29,7 +31,7 @@ class Measurement(Frozen):
         """Why nothing was measured; empty if something was."""
         if self.function is not None:
             return self.function.sentence if self.function.answer == "not evaluated" else ""
-        found = self.time or self.host or self.data
+        found = self.time or self.loop or self.host or self.data
         return found.problem if found is not None else ""
 
 
@@ -38,6 +40,7 @@ class Measurements(Frozen):
 
     function: FunctionComparison | None = None  # whether both steps compute one function
     turns: ProgramTimes | None = None  # step times of both programs in turns
+    loops: LoopTimes | None = None  # both loops in turns
     host: HostTimes | None = None  # both host loops without their program
     data: DataComparison | None = None  # the batches of both recorded steps
 

@@ -10,6 +10,7 @@ from maxview_probe.observe.interpret_kernels import interpret_kernels
 from maxview_probe.observe.jit_hook import patch
 from maxview_probe.observe.later_steps import LaterSteps
 from maxview_probe.observe.loop_clock import LoopClock
+from maxview_probe.observe.loop_turns import LoopTurns
 from maxview_probe.observe.observation_files import read_settings
 from maxview_probe.observe.observe_step import StepObserver
 from maxview_probe.observe.share_start import StartSharer
@@ -29,6 +30,9 @@ def begin(settings_file: str) -> None:
         clock = LoopClock(settings)
         patch(clock)
         atexit.register(clock.write)
+        return
+    if settings.turns:
+        patch(LoopTurns(settings))
         return
     if settings.later_steps:
         later = LaterSteps(settings)

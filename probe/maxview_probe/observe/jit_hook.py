@@ -187,6 +187,9 @@ class Recorder(Protocol):
     def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
         """Act before a call that is not the step's, perhaps inside a trace."""
 
+    def before_run(self, name: str) -> None:
+        """Act before a call of a program that was compiled ahead of time, and is not the step's."""
+
     def after_other(self, name: str, given: Any, results: Any) -> None:
         """Act after a call that is not the step's, except inside a trace. given: (args, kwargs)."""
 
@@ -205,6 +208,15 @@ class Bystander:
 
     def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
         raise AssertionError("no call is wanted")
+
+    def before_other(self, name: str, jitted: Any, args: Any, kwargs: Any) -> None:
+        pass
+
+    def before_run(self, name: str) -> None:
+        pass
+
+    def after_other(self, name: str, given: Any, results: Any) -> None:
+        pass
 
     def fail(self, name: str, error: Exception) -> None:
         pass
@@ -292,6 +304,8 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
     def run_and_record(compiled: Any, *args: Any, **kwargs: Any) -> Any:
         made_of = compiled.__dict__.get(_KEPT)
         if made_of is None or not recorder.wants(made_of[1]) or in_trace((args, kwargs)):
+            if made_of is not None:
+                recorder.before_run(made_of[1])
             results = run(compiled, *args, **kwargs)
             if made_of is not None:
                 recorder.after_other(made_of[1], (args, kwargs), results)

@@ -116,6 +116,7 @@ class RecorderSettings:
     states: str = ""  # "first": note the state that the step's first call is given, and end; "every": of each call
     end_after: int | None = None  # calls of a noted step after which the program is ended; None: it ends itself
     loop_calls: int = 0  # calls of an emptied step to stamp, which end the process; 0: the step runs
+    turns: bool = False  # the loop takes turns with another one, see loop_turns.py
     later_steps: int = 0  # steps with emptied programs of which the host's calls are recorded, which end the process
     root: str = ""  # the trainer's checkout, whose executed lines are noted; "": none (see ran_lines.py)
     changed: tuple[str, ...] = ()  # files below `root` whose conditions are watched, too

@@ -23,7 +23,7 @@ from maxview_probe.observe.evaluate_step import StepEvaluation
 from maxview_probe.observe.find_cycle import find_cycle
 from maxview_probe.observe.find_step import StepFinder
 from maxview_probe.observe.front_end import FrontEnd
-from maxview_probe.observe.jit_hook import ArgsKwargs, Call, Mapped, in_trace, is_on_host
+from maxview_probe.observe.jit_hook import ArgsKwargs, Bystander, Call, Mapped, in_trace, is_on_host
 from maxview_probe.observe.loop_functions import LoopFunctions
 from maxview_probe.observe.meaning import meanings_of
 from maxview_probe.observe.observation_files import RecorderSettings
@@ -43,7 +43,7 @@ MIN_UPDATES, MAX_CALLS, MAX_CYCLE_S = (
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")
 
 
-class StepObserver:
+class StepObserver(Bystander):
     """The `Recorder` of a process that was started only for the observation. It ends the process afterwards."""
 
     def __init__(self, settings: RecorderSettings):

@@ -16,7 +16,7 @@ import jax
 from maxview_probe.observe import bits
 from maxview_probe.observe import observation_files as files
 from maxview_probe.observe.find_step import StepFinder
-from maxview_probe.observe.jit_hook import ArgsKwargs, Call
+from maxview_probe.observe.jit_hook import ArgsKwargs, Bystander, Call
 from maxview_probe.observe.meaning import meanings_of
 from maxview_probe.observe.observation_files import RecorderSettings
 from maxview_probe.observe.other_arm import Replacement
@@ -25,7 +25,7 @@ from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
 MAX_BATCH_BYTES = 1 << 28  # total of the batches that one run stores
 
 
-class StartSharer:
+class StartSharer(Bystander):
     """The `Recorder` of a whole training run, which stores its start for the other arm or uses that arm's start."""
 
     def __init__(self, settings: RecorderSettings):

@@ -18,7 +18,7 @@ from maxview_probe.observe import bits, ran_lines
 from maxview_probe.observe import observation_files as files
 from maxview_probe.observe.array_notes import note_array
 from maxview_probe.observe.find_step import StepFinder
-from maxview_probe.observe.jit_hook import ArgsKwargs, Call
+from maxview_probe.observe.jit_hook import ArgsKwargs, Bystander, Call
 from maxview_probe.observe.meaning import meanings_of
 from maxview_probe.observe.observation_files import RecorderSettings
 from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
@@ -36,7 +36,7 @@ def state_file(folder: Path, call: int, process: int) -> Path:
     return folder / f"state-{call:08d}-{process}.json"
 
 
-class StateWitness:
+class StateWitness(Bystander):
     """The `Recorder` of a process whose states are noted."""
 
     def __init__(self, settings: RecorderSettings):

@@ -1,13 +1,12 @@
 """Runs a recorded training step as its trainer ran it, with donation and shardings, and times turns of some steps."""
 
 import gc
-import os
 import random
 import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -15,10 +14,10 @@ from jax.extend.backend import get_backend
 from jaxlib.xla_client import CompileOptions, DeviceAssignment, DeviceList
 
 from maxview_probe.evaluate.recorded_step import RecordedStep
+from maxview_probe.observe.thread_times import read_thread_times, run_queue_seconds
 
 WARM_UP = 2  # steps of newly loaded executables before the first turn
 COMPILE_SHARE = 0.1  # of the process's time goes into compiling anew; other executables are loaded from compiled ones
-THREADS = Path("/proc/self/task")  # Linux only
 _CALLBACK = re.compile(r"custom_call @\w*callback")
 _NO_MEMORY = ("RESOURCE_EXHAUSTED", "Out of memory", "out of memory")
 
@@ -233,28 +232,3 @@ def _peak_bytes(executable: Any) -> int | None:
         return None
     held = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
     return int(held + found.temp_size_in_bytes)
-
-
-Threads: TypeAlias = dict[str, tuple[int, int]]  # thread → nanoseconds for which it ran, and waited for a processor
-
-
-def read_thread_times() -> Threads:
-    """Return the run and wait times of each thread of this process; empty on other systems than Linux."""
-    found: Threads = {}
-    for thread in os.listdir(THREADS) if THREADS.is_dir() else ():
-        try:
-            with open(f"{THREADS}/{thread}/schedstat", "rb", buffering=0) as file:
-                ran, waited, _ = file.read().split()
-        except (OSError, ValueError):  # the thread has ended
-            continue
-        found[thread] = int(ran), int(waited)
-    return found
-
-
-def run_queue_seconds(seconds: float, before: Threads, after: Threads) -> float:
-    """Return the part of `seconds`, between two readings, that waits for a processor cost; as `model.train.clock`."""
-    ran = waited = 0
-    for thread, (now_ran, now_waited) in after.items():
-        then = before.get(thread, (0, 0))
-        ran, waited = ran + now_ran - then[0], waited + now_waited - then[1]
-    return min(seconds * waited / (ran + waited), waited / 1e9) if waited > 0 else 0.0

@@ -21,7 +21,8 @@ from tasks.resolve.trainers import trainer_class
 
 # what no experiment tries, and the questions of --only, with the words for each if it was not asked
 LATER = "later batches"
-NEVER_TRIED = ("checkpoints", "evaluations", "long curves", LATER, "the host loop")
+HOST_LOOP = "the host loop"
+NEVER_TRIED = ("checkpoints", "evaluations", "long curves", LATER, HOST_LOOP)
 QUESTIONS = {"function": "the function of the steps", "time": "step times"}
 
 type Both[T] = tuple[T, T]
@@ -37,6 +38,7 @@ class RecordedSteps(Frozen):
     program: ProgramExplanation | None = None
     coverage: ChangeCoverage | None = None
     batches: int | None = None  # number of compared batches; None: none were compared
+    loops: bool = False  # whether the loops took turns
     again: Observation | None = None  # the baseline's step once more, if the first steps are given other arrays
     ends: Both[RunReading | None] = (None, None)  # the logs of trainers that failed before their step
 
@@ -81,7 +83,7 @@ def _tell_not_tried(found: RecordedSteps, *, died: bool) -> str:
     if died:
         return "nothing was trained, and without both steps nothing was compared"
     later = LATER if found.batches is None else f"batches after the first {found.batches}"
-    never = [later if one == LATER else one for one in NEVER_TRIED]
+    never = [later if one == LATER else one for one in NEVER_TRIED if one != HOST_LOOP or not found.loops]
     never = ["the arrays that each run draws anew", *never] if drawn_anew(found) else never
     *left_out, last = [*(words for name, words in QUESTIONS.items() if name not in found.asked), *never]
     return f"nothing was trained: {', '.join(left_out)} and {last} were not tried"

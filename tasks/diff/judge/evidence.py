@@ -11,11 +11,13 @@ from math import inf, log1p
 
 from configs.frozen import Frozen
 from tasks.diff.examine.examination import Subject
+from tasks.diff.judge.loop_rows import describe_loops
 from tasks.diff.judge.program_time_rows import describe_turns, show_ratio
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.data import DataComparison
 from tasks.records.function import FunctionComparison
 from tasks.records.host_times import HostTimes
+from tasks.records.loop_times import LoopTimes
 from tasks.records.measurement import NOTHING, EarlierVerdict, EvidenceLine, MeasuredKind, Measurement, Measurements
 from tasks.records.program_times import ProgramTimes
 from tasks.records.run import RunRecord
@@ -28,6 +30,7 @@ from tasks.store.store import Store
 NAMES: dict[MeasuredKind, str] = {
     "function": "both steps in float64",
     "time": "step times of the programs in turns",
+    "loop": "step times of the loops in turns",
     "host": "host loops without their program",
     "data": "batches of the recorded steps",
 }
@@ -35,7 +38,7 @@ ONE_PROGRAM = "both arms have one program"
 ANSWERS = ("not evaluated", "same", "another")  # the last one of several measurements counts
 
 
-type Result = FunctionComparison | ProgramTimes | HostTimes | DataComparison
+type Result = FunctionComparison | ProgramTimes | LoopTimes | HostTimes | DataComparison
 
 
 class Kept(Frozen):
@@ -69,6 +72,12 @@ class Kept(Frozen):
         return found.time
 
     @property
+    def loops(self) -> LoopTimes | None:
+        """Both loops in turns."""
+        found = self.best("loop")
+        return found.loop if found is not None else None
+
+    @property
     def host(self) -> HostTimes | None:
         """Both host loops without their program."""
         found = self.best("host")
@@ -83,7 +92,7 @@ class Kept(Frozen):
     @property
     def counting(self) -> Measurements:
         """The measurement of each kind that counts."""
-        return Measurements(function=self.function, turns=self.turns, host=self.host, data=self.data)
+        return Measurements(function=self.function, turns=self.turns, loops=self.loops, host=self.host, data=self.data)
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -94,9 +103,9 @@ class Kept(Frozen):
 def rank(measurement: Measurement) -> tuple[bool, int, bool, float, str]:
     """Return a key that is larger for a more precise measurement of a kind; for equally precise ones, a later one."""
     width, answer, is_whole = 0.0, 0, True
-    if measurement.time is not None and measurement.time.wall is not None:
-        wall = measurement.time.wall
-        width = _log(wall.high) - _log(wall.low)
+    times = measurement.time or measurement.loop
+    if times is not None and times.wall is not None:
+        width = _log(times.wall.high) - _log(times.wall.low)
     if measurement.host is not None and measurement.host.wall is not None:
         width = measurement.host.wall.high - measurement.host.wall.low
     if measurement.function is not None:
@@ -150,10 +159,16 @@ def keep_turns(kept: Kept, limit_s: float) -> ProgramTimes | None:
     return found if found is not None and not found.problem and found.limit_s >= limit_s else None
 
 
+def keep_loops(kept: Kept, limit_s: float) -> LoopTimes | None:
+    """Return the step times of loops that took turns before for at least `limit_s` seconds; None without any."""
+    found = kept.loops
+    return found if found is not None and not found.problem and found.limit_s >= limit_s else None
+
+
 def gather_evidence(subject: Subject, store: Store, found: Measurements = NOTHING) -> Measurements:
     """Return the measurements that count of all on these versions; the found ones are kept for later."""
     directory = store.comparison(subject.comparison, subject.case, subject.id)
-    keep(directory, function=found.function, time=found.turns, host=found.host, data=found.data)
+    keep(directory, function=found.function, time=found.turns, loop=found.loops, host=found.host, data=found.data)
     return read_kept(directory).counting
 
 
@@ -205,6 +220,8 @@ def describe(measurement: Measurement) -> str:
         return measurement.problem
     if measurement.time is not None and measurement.time.wall is not None:
         return f"{show_ratio(measurement.time.wall)}; {describe_turns(measurement.time)}"
+    if measurement.loop is not None and measurement.loop.wall is not None:
+        return f"{show_ratio(measurement.loop.wall)}; {describe_loops(measurement.loop)}"
     if measurement.function is not None:
         return measurement.function.sentence
     if measurement.data is not None:

@@ -39,6 +39,7 @@ def judge(examined: Examination, evidence: Measurements = NOTHING) -> Comparison
         commits=subject.commits,
         coverage=decided.coverage,
         turns=evidence.turns,
+        loops=evidence.loops,
         host=evidence.host,
         function=evidence.function,
         data=evidence.data,

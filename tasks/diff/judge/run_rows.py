@@ -16,6 +16,7 @@ from tasks.diff.judge.death_row import death_row
 from tasks.diff.judge.decide_by_function import decide_loss, excuse_rounding, function_row, rounding_row
 from tasks.diff.judge.decide_curves import CurveContext, decide_value, decide_values
 from tasks.diff.judge.decide_noisy import NO_USE
+from tasks.diff.judge.loop_rows import host_row, judge_by_loops
 from tasks.diff.judge.memory_rows import memory_rows
 from tasks.diff.judge.metric_rows import is_unfilled, table_rows
 from tasks.diff.judge.parity_rows import evaluation_row, loss_row, values_row
@@ -44,7 +45,7 @@ from tasks.metrics.result_metrics import (
     VALUES,
 )
 from tasks.metrics.table import BY_NAME
-from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
+from tasks.metrics.time_metrics import CPU_TIME, HOST_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.records.compared_case import Decision, MetricDiff
 from tasks.records.function import FunctionComparison
 from tasks.records.measurement import NOTHING, Measurements
@@ -56,6 +57,7 @@ class Times(NamedTuple):
 
     program: MetricDiff | None
     step: MetricDiff
+    part: MetricDiff | None  # of the step, for the host
     cpu: MetricDiff | None
     decision: Decision  # on the step time by the runs, which other rows share
     host: str  # explains a time difference between arms that run one program; empty without one
@@ -89,6 +91,7 @@ def decide_runs(examined: Examination, evidence: Measurements = NOTHING) -> Deci
         PROGRAM_TIME.name: times.program,
         STEP_TIME.name: times.step,
         CPU_TIME.name: times.cpu,
+        HOST_TIME.name: times.part,
         LOSS.name: loss_row(arms, parity, values.loss),
         FUNCTION.name: _other_function(arms, function, values.loss),
         CHANGE.name: change_row(arms, coverage),
@@ -125,6 +128,8 @@ def _decide_times(examined: Examination, evidence: Measurements, circumstances: 
     cpu = cpu_time_row(arms, rules, shared)
     program = program_time_row(arms, turns, rules)
     equal_times = program is not None and program.verdict == "same"
+    loops = evidence.loops
+    step, cpu = judge_by_loops(step, loops, arms, rules), cpu and judge_by_loops(cpu, loops, arms, rules)
     host = name_host(decision, arms, proved=proved, excuse=excuse) if proved or equal_times else ""
     modes = describe_modes(arms) if step.verdict in ("regressed", "improved") else ""
     host = "; ".join(filter(None, (host, modes)))
@@ -137,7 +142,8 @@ def _decide_times(examined: Examination, evidence: Measurements, circumstances: 
         program = program and leave_to_runs(program, step)
         step = judge_beyond_program(step, program, _name_obstacle(arms, turns))
         cpu = cpu and judge_beyond_program(cpu, program)
-    return Times(program, step, cpu, decision, host)
+    part = host_row(arms, loops, turns, one_program=proved) if loops is not None else None
+    return Times(program, step, part, cpu, decision, host)
 
 
 def _decide_values(

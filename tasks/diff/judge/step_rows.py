@@ -11,6 +11,8 @@ from tasks.diff.judge.change_row import change_row, later_row
 from tasks.diff.judge.data_rows import data_row, tell_data
 from tasks.diff.judge.death_row import death_row
 from tasks.diff.judge.decide_by_function import function_row, rounding_row
+from tasks.diff.judge.host_rows import judge_by_host
+from tasks.diff.judge.loop_rows import compiles_row, host_row, loop_row
 from tasks.diff.judge.metric_rows import make_row, not_judged
 from tasks.diff.judge.program_time_rows import program_time_row, turned_memory_row
 from tasks.diff.phrases.amounts import ONE_PROGRAM
@@ -19,6 +21,7 @@ from tasks.metrics.program_metrics import COMPILED_PROGRAMS, FRONT_END
 from tasks.metrics.result_metrics import DATA, FIRST_CALL, FUNCTION
 from tasks.metrics.time_metrics import PROGRAM_TIME
 from tasks.records.compared_case import Decision, MetricDiff, Verdict
+from tasks.records.loop_times import LoopTimes
 from tasks.records.measurement import Measurements
 from tasks.records.observation import LoopRecord, Observation
 from tasks.records.run_facts import Measured
@@ -48,8 +51,12 @@ def _list_rows(examined: Examination, steps: ExaminedSteps, evidence: Measuremen
     elif turns is not None:
         yield program_time_row(arms, turns, rules) or _missing_row(arms, turns.problem)
         yield turned_memory_row(arms, turns, rules)
+    if (loops := evidence.loops) is not None:
+        row = loop_row(arms, loops, rules)
+        yield judge_by_host(row, evidence.host) if evidence.host is not None and examined.proved else row
+        yield host_row(arms, loops, turns, one_program=examined.proved)
     if "time" in asked:
-        yield _compiles_row(arms, steps)
+        yield _compiles_row(arms, steps, loops)
         yield _front_end_row(arms, steps)
     if "function" in asked and function is None and has_same_program(list(examined.floors)):
         yield _one_program_row(FUNCTION, arms)
@@ -73,7 +80,7 @@ def _one_program_row(metric: Metric, arms: Arms) -> MetricDiff:
     return make_row(metric, (cells, cells), arms, decision)
 
 
-def _compiles_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
+def _compiles_row(arms: Arms, steps: ExaminedSteps, loops: LoopTimes | None) -> MetricDiff | None:
     """Return the row of an arm whose loop compiles its step again and again, which no time of the program shows."""
     lines = find_own_jits(steps.observations)
     if (lines[0] is None) != (lines[1] is None):
@@ -83,14 +90,14 @@ def _compiles_row(arms: Arms, steps: ExaminedSteps) -> MetricDiff | None:
         counts = [1 if its is None else jits[its] for jits, its in found]
         reason = f"{line.place} jits a new function object in each step, and each compiles"
     else:
-        loops = [one.loop or LoopRecord(calls=0) for one in steps.observations]
-        calls = min(loop.calls for loop in loops)
-        again = [[one for one in loop.retyped if one[0] < calls] for loop in loops]
+        records = [one.loop or LoopRecord(calls=0) for one in steps.observations]
+        calls = min(record.calls for record in records)
+        again = [[one for one in record.retyped if one[0] < calls] for record in records]
         counts = [1 + len(its) for its in again]
         longer = int(counts[1] > counts[0])
         reason = _tell_retyped(steps.observations[longer], again[longer])
-    if counts[0] == counts[1]:
-        return None
+    if counts[0] == counts[1]:  # in the recorded calls; in turns, the loops run on
+        return compiles_row(arms, loops) if loops is not None else None
     left, right = (Measured(value=float(count), text=str(count)) for count in counts)
     decision = Decision(verdict="regressed" if counts[1] > counts[0] else "improved", reason=reason)
     return make_row(COMPILED_PROGRAMS, (left, right), arms, decision)

@@ -1,0 +1,140 @@
+"""Judges the time of a step by both loops as they run, which took turns; shows the host's part, and loops' compiles."""
+
+from collections.abc import Iterator
+from math import hypot
+
+from configs.verdict_rules import DeviceKind, Tolerance, VerdictRules
+from tasks.diff.examine.arms import Arms
+from tasks.diff.judge.decide import show_threshold
+from tasks.diff.judge.host_rows import show_span
+from tasks.diff.judge.metric_rows import make_row, not_judged
+from tasks.diff.judge.program_time_rows import show_ratio
+from tasks.diff.judge.time_rows import find_device_kind
+from tasks.metrics.program_metrics import COMPILED_PROGRAMS
+from tasks.metrics.time_metrics import CPU_TIME, HOST_TIME, STEP_TIME
+from tasks.records.compared_case import Decision, MetricDiff, Verdict
+from tasks.records.host_times import Span
+from tasks.records.loop_times import LoopCompile, LoopTimes
+from tasks.records.program_times import ProgramTimes, TimeRatio
+from tasks.records.run_facts import Measured
+from tasks.records.text import counted, show_estimate
+
+LOOPS = "loops in turns"
+TITLE = "Step time"  # of the loop
+LEAST = 0.01  # two processes of one trainer differ by up to a percent
+
+
+def tolerance_of_loop(rules: VerdictRules, kind: DeviceKind) -> Tolerance:
+    """Return the tolerance of the loop's step time: that of runs, as a share."""
+    found = rules.tolerance_of_time(STEP_TIME.tolerance, kind)
+    return found.replace(least=min(max(found.least or 0.0, LEAST), found.relative or LEAST))
+
+
+def decide_loop(loops: LoopTimes, ratio: TimeRatio, step_s: float, tolerance: Tolerance) -> Decision:
+    """Decide a time per step from its interval. step_s: of the baseline."""
+    allowed, shown = tolerance.relative or 0.0, show_ratio(ratio)
+    verdict: Verdict
+    if (ratio.low > 0 or ratio.high < 0) and abs(ratio.effect) >= (tolerance.least or 0.0):
+        verdict, word = ("regressed", "slower") if ratio.effect > 0 else ("improved", "quicker")
+        reason = f"the loop is {word}: {shown}"
+    elif -allowed < ratio.low and ratio.high < allowed:
+        verdict, reason = "same", f"{shown}, inside {show_threshold(tolerance)} ({tolerance.why})"
+    else:
+        verdict, reason = "unknown", f"{shown}: not certainly inside or beyond {show_threshold(tolerance)}"
+    return Decision(
+        verdict=verdict,
+        reason=f"{reason}; {describe_loops(loops)}",
+        threshold=allowed * step_s,
+        threshold_text=show_threshold(tolerance),
+        effect=ratio.effect,
+        effect_low=ratio.low,
+        effect_high=ratio.high,
+        effect_text=shown,
+        effect_short=show_estimate(ratio.effect, ratio.low, ratio.high),
+        evidence=LOOPS,
+    )
+
+
+def describe_loops(loops: LoopTimes) -> str:
+    """Return how the loops were measured, as text."""
+    cpu = f"; processor time {show_ratio(loops.cpu)}" if loops.cpu is not None else ""
+    return f"both trainers in turns, {counted(loops.steps, 'step')} of each in {counted(loops.rounds, 'round')}{cpu}"
+
+
+def loop_row(arms: Arms, loops: LoopTimes, rules: VerdictRules) -> MetricDiff:
+    """Return the row of the step time of two arms without runs."""
+    metric = STEP_TIME.replace(title=TITLE, rule="both trainers as they run, in turns: the median step")
+    if loops.wall is None:
+        cells = Measured(text="not measured")
+        return make_row(metric, (cells, cells), arms, not_judged(loops.problem))
+    times = loops.step_s[0], loops.step_s[0] * (1 + loops.wall.effect)
+    left, right = (Measured(value=one, text=f"{one:.{metric.decimals}f}") for one in times)
+    return make_row(
+        metric,
+        (left, right),
+        arms,
+        decide_loop(loops, loops.wall, times[0], tolerance_of_loop(rules, find_device_kind(arms))),
+    )
+
+
+def host_row(arms: Arms, loops: LoopTimes, turns: ProgramTimes | None, *, one_program: bool) -> MetricDiff | None:
+    """Return the row of the loop's time less the program's; None if one of them is unknown."""
+    if loops.wall is None or not (one_program or (turns is not None and turns.wall is not None)):
+        return None
+    span, how = _span(loops.wall, loops.step_s[0]), "one program: the loops' whole difference"
+    left = right = Measured(text="—")
+    if not one_program and turns is not None and turns.wall is not None:
+        whole, part = span, _span(turns.wall, turns.step_s[0])
+        effect = whole.effect - part.effect
+        below = hypot(whole.effect - whole.low, part.high - part.effect)
+        above = hypot(whole.high - whole.effect, part.effect - part.low)
+        span, how = Span(effect=effect, low=effect - below, high=effect + above), "the loop's less the program's"
+        first = max(loops.step_s[0] - turns.step_s[0], 0.0)
+        left, right = (Measured(value=one, text=f"{one:.4f}") for one in (first, max(first + effect, 0.0)))
+    return make_row(HOST_TIME, (left, right), arms, not_judged(f"{show_span(span)} per step, {how}"))
+
+
+def _span(ratio: TimeRatio, step_s: float) -> Span:
+    return Span(effect=ratio.effect * step_s, low=ratio.low * step_s, high=ratio.high * step_s)
+
+
+def judge_by_loops(row: MetricDiff, loops: LoopTimes | None, arms: Arms, rules: VerdictRules) -> MetricDiff:
+    """Return a row of the runs' time; if the runs left it open, the loops that took turns may decide it."""
+    if loops is None or row.verdict != "unknown":
+        return row
+    if loops.wall is None or loops.cpu is None:
+        return row.replace(reason=f"{row.reason}; {loops.problem}")
+    is_cpu = row.metric == CPU_TIME.name
+    ratio, step_s = (loops.cpu, loops.cpu_s[0]) if is_cpu else (loops.wall, loops.step_s[0])
+    decision = decide_loop(loops, ratio, step_s, tolerance_of_loop(rules, find_device_kind(arms)))
+    if decision.verdict == "unknown":
+        return row.replace(reason=f"{row.reason}; loops in turns: {decision.reason}")
+    shown = f"; the runs show {row.effect_text}" if row.effect_text else ""
+    fields = dict(decision) | {"reason": f"{decision.reason}{shown}", "threshold": row.threshold and decision.threshold}
+    return row.replace(**fields)
+
+
+def compiles_row(arms: Arms, loops: LoopTimes, place: str = "") -> MetricDiff | None:
+    """Return the row of compiles after the loops' warm-up; None if neither compiles. place: of a new function's jit."""
+    left, right = (sum(one.count for one in side) for side in loops.compiles)
+    if not left and not right:
+        return None
+    reason = f"{counted(left, 'compile')} and {counted(right, 'compile')} in {counted(loops.steps, 'step')} of each"
+    verdict: Verdict = "same"
+    if left != right:
+        verdict, more = ("regressed", loops.compiles[1]) if right > left else ("improved", loops.compiles[0])
+        reason = f"{'; '.join(_name_causes(more, loops.steps, place))}; {reason}"
+    cells = [Measured(value=float(count), text=str(count)) for count in (left, right)]
+    return make_row(COMPILED_PROGRAMS, (cells[0], cells[1]), arms, Decision(verdict=verdict, reason=reason))
+
+
+def _name_causes(found: tuple[LoopCompile, ...], steps: int, place: str) -> Iterator[str]:
+    """Yield for the most frequent functions the line that calls them, and why they are compiled."""
+    for one in found[:2]:
+        where = place or one.place
+        if one.why:
+            yield f"{one.place} calls `{one.function}` with {one.why}"
+        elif 2 * one.count >= steps:
+            yield f"{where} jits a new function object `{one.function}` in each step, and each compiles"
+        else:
+            yield f"{one.place} compiles `{one.function}` again"

@@ -1,0 +1,262 @@
+"""Times both trainers' loops in turns: each runs unchanged in its own process, and a token lets one of them run."""
+
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import statistics
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from math import inf, log1p
+from pathlib import Path
+from typing import Any
+
+from configs.verdict_rules import device_kind_of, load_verdict_rules
+from maxview_probe.observe.loop_files import DONE, GO, WARM
+from maxview_probe.turns.paired_times import Interval, Rule, interval_at, is_decided, looks, ratio_of
+from tasks.diff.judge.loop_rows import tolerance_of_loop
+from tasks.experiments.emptied_trainer import TAKES_STEPS
+from tasks.experiments.host_loops import time_host_loops
+from tasks.experiments.interleave import COMPILE_S, TurnLimits, as_ratio, limits_of
+from tasks.experiments.observe_arm import end_after, make_run_folder
+from tasks.experiments.recordings import SIDES, Both
+from tasks.experiments.run_inside import Say
+from tasks.launch.backend import LaunchError
+from tasks.launch.local.process_group import is_alive, launch, stop
+from tasks.launch.logs import read_exit_code
+from tasks.observe.recorder import explain_missing_step, prepare_recorder
+from tasks.records.host_times import HostTimes
+from tasks.records.loop_times import LoopCompile, LoopTimes
+from tasks.records.observation import LOG, Observation
+from tasks.records.plan import RunPlan
+from tasks.records.text import counted
+
+COST = "both trainers run in turns for as long again"
+STEPS = 100_000  # of a trainer whose command takes a number; it is ended
+TURN_S = 120.0  # limit of a turn, or TURN_SHARE × what it should take
+TURN_SHARE = 20.0
+BLOCK_S, LEAST_STEPS, LONG_S = 0.25, 5, 2.0  # a turn takes so long, and has so many steps unless these take longer
+DRAW = 3  # rounds of which the middle one counts
+WANTED = 30  # rounds for which a short training should suffice
+LEAST_DRAWS = 3
+NO_MEMORY = ("RESOURCE_EXHAUSTED", "ut of memory", "MemoryError")
+TAIL = 65_536  # characters of a log in which they are looked for
+
+
+class Ended(Exception):
+    """A loop has run all its steps."""
+
+
+class Failed(Exception):
+    """A loop cannot take turns; the text says why."""
+
+
+class Loop:
+    """A trainer whose loop takes turns. Its processes are frozen while it waits: also its input does not go on."""
+
+    def __init__(self, plan: RunPlan, folder: Path, limit_s: float):
+        """Start the trainer. limit_s: after which its supervisor ends it, also if nothing is left that does."""
+        self.plan, self.folder = plan, folder
+        self.group = 0  # of its processes, once known
+        self.turns: list[dict[str, Any]] = []
+        self.pipes: list[int] = []
+        shutil.rmtree(folder, ignore_errors=True)
+        moved = make_run_folder(end_after(plan, STEPS) if plan.trainer in TAKES_STEPS else plan, folder)
+        for name in (GO, DONE):
+            os.mkfifo(folder / name)
+            self.pipes.append(os.open(folder / name, os.O_RDWR | os.O_NONBLOCK))
+        own = prepare_recorder(
+            folder.absolute(), moved.environment, turns=True, function=plan.step[0] if plan.step else ""
+        )
+        # on a GPU the first process would take the memory of both
+        environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **moved.environment, **own}
+        limited = min(plan.time_limit_s, int(limit_s))
+        moved = moved.replace(environment=environment, time_limit_s=limited)
+        self.handle = launch(moved, folder / LOG, writable=(folder.absolute(),), grace_s=1.0)
+
+    def read(self, limit_s: float) -> dict[str, Any]:
+        """Return the trainer's next line, and freeze it. Raises Ended, Failed."""
+        ends, text = time.monotonic() + limit_s, b""
+        while not text.endswith(b"\n"):
+            if select.select([self.pipes[1]], [], [], 0.1)[0]:
+                text += os.read(self.pipes[1], 65_536)
+            elif not is_alive(self.handle):
+                raise self.explain_end()
+            elif time.monotonic() > ends:
+                raise Failed(f"the loop of {self.plan.arm} did not come to its step in {limit_s:.0f} s")
+        found: dict[str, Any] = json.loads(text)
+        self.group = os.getpgid(found["pid"])
+        os.killpg(self.group, signal.SIGSTOP)
+        return found
+
+    def turn(self, steps: int, limit_s: float) -> None:
+        """Let the loop run some steps. Raises Ended, Failed."""
+        with suppress(ProcessLookupError):  # `read` says how it ended
+            os.killpg(self.group, signal.SIGCONT)
+        os.write(self.pipes[0], f"{steps}\n".encode())
+        self.turns.append({**self.read(limit_s), "steps": steps})
+
+    def explain_end(self) -> Exception:
+        """Return the exception of a trainer that has ended."""
+        log = self.folder / LOG
+        code = read_exit_code(log)
+        if code and any(word in log.read_text(encoding="utf-8", errors="replace")[-TAIL:] for word in NO_MEMORY):
+            return Failed("both trainers together do not fit into memory, so their loops take no turns")
+        if not self.group:
+            return Failed(f"the loop of {self.plan.arm} was not seen: {explain_missing_step(self.folder)}")
+        return Failed(f"{self.plan.arm} died in its turn with exit code {code}") if code else Ended()
+
+    def seconds(self, what: str) -> list[float]:
+        """Return the seconds per step of each turn that counts."""
+        return [turn[what] / turn["steps"] for turn in self.turns[1:]]
+
+    def stop(self) -> None:
+        """End the trainer."""
+        for pipe in self.pipes:
+            os.close(pipe)  # the trainer ends at the end of the file
+        with suppress(ProcessLookupError):
+            if self.group:
+                os.killpg(self.group, signal.SIGCONT)
+        stop(self.handle)
+
+
+def time_loops(
+    plans: Both[RunPlan],
+    folder: Path,
+    limits: TurnLimits,
+    known: LoopTimes | None = None,
+    *,
+    one_program: bool,
+    say: Say,
+) -> tuple[LoopTimes, HostTimes | None]:
+    """Return both loops' times, and those of their hosts alone if these may decide the loops of one program.
+
+    known: times that were measured before, or why none can be.
+    """
+    loops = known or turn_loops(plans, folder, limits, say)
+    if not one_program or not needs_hosts(loops, limits):
+        return loops, None
+    return loops, time_host_loops(plans, folder, limits.chance, say)
+
+
+def turn_loops(plans: Both[RunPlan], folder: Path, limits: TurnLimits, say: Say = lambda text: None) -> LoopTimes:
+    """Return the difference of both loops' time per step; with a `problem` if they cannot be timed.
+
+    plans: of both arms, on this machine.
+    """
+    if "tpu" in {plan.config.get("hardware") for plan in plans}:
+        return LoopTimes(problem="a TPU belongs to one process, so the loops take no turns: runs are judged")
+    loops: list[Loop] = []
+    try:
+        say("starting both trainers, whose loops take turns")
+        for plan, side in zip(plans, SIDES, strict=True):
+            loops.append(Loop(plan, folder / "loops" / side, COMPILE_S + 2 * limits.limit_s))
+        for loop in loops:
+            loop.read(COMPILE_S)
+        return _take_turns(loops, limits, say)
+    except LaunchError as error:
+        return LoopTimes(problem=f"a trainer does not start: {error}")
+    except Failed as error:
+        return LoopTimes(problem=str(error))
+    except Ended:
+        return LoopTimes(problem=f"the trainers run no more than {WARM} steps: train more")
+    finally:
+        for loop in loops:
+            loop.stop()
+
+
+def loop_limits(plan: RunPlan, platform: str | None, *, cases: int, limit_s: float) -> TurnLimits:
+    """Return the limits of a case by its comparison's rules. platform: JAX's name of the devices; None: unknown."""
+    rules = plan.rules or load_verdict_rules(plan.comparison, plan.target)
+    tolerance = tolerance_of_loop(rules, device_kind_of(None, platform))
+    limits = limits_of(rules, cases=cases, limit_s=limit_s)
+    return limits.replace(tolerance=log1p(tolerance.relative or 0.0), least=log1p(tolerance.least or 0.0))
+
+
+def needs_hosts(loops: LoopTimes, limits: TurnLimits) -> bool:
+    """Return whether the time of one program's two loops is open, so that their hosts are timed without it."""
+    if loops.wall is None:
+        return True
+    wall = Interval(*(log1p(end) for end in (loops.wall.effect, loops.wall.low, loops.wall.high)))
+    return not is_decided(wall, Rule(limits.chance, limits.tolerance, limits.least))
+
+
+def name_other_calls(observations: Both[Observation], names: Both[str]) -> LoopTimes | None:
+    """Return why two loops cannot be compared call by call: an update takes other numbers of calls; None if they can."""
+    periods = [one.cycle.period if one.cycle is not None else 1 for one in observations]
+    if periods[0] == periods[1]:
+        return None
+    sides = [f"{name} calls its step {counted(n, 'time')}" for name, n in zip(names, periods, strict=True)]
+    return LoopTimes(problem=f"{' and '.join(sides)} for an update, so their loops take no turns")
+
+
+def _take_turns(loops: Sequence[Loop], limits: TurnLimits, say: Say) -> LoopTimes:
+    began, order = time.monotonic(), random.Random()
+    rule = Rule(limits.chance, limits.tolerance, limits.least)
+    walls, cpus = list[float](), list[float]()
+    due, look, found = looks(100_000), 0, Interval(0.0, -inf, inf)
+    steps = 1
+    with suppress(Ended):
+        for loop in loops:
+            loop.turn(steps, TURN_S)
+        expected = max(turn["wall_s"] for loop in loops for turn in loop.turns)
+        steps = _choose_steps([loop.plan for loop in loops], statistics.mean(loop.turns[0]["ran_s"] for loop in loops))
+        limit_s = max(TURN_S, TURN_SHARE * expected * steps)
+        while not is_decided(found, rule) and time.monotonic() - began < limits.limit_s:
+            for _ in range(DRAW):
+                for n in order.sample((0, 1), 2):
+                    loops[n].turn(steps, limit_s)
+            left, right = loops
+            walls.append(ratio_of(left.seconds("ran_s")[-DRAW:], right.seconds("ran_s")[-DRAW:]))
+            cpus.append(ratio_of(left.seconds("cpu_s")[-DRAW:], right.seconds("cpu_s")[-DRAW:]))
+            if len(walls) == due[look]:
+                look += 1
+                found = interval_at(walls, look, limits.chance)
+                shown = f"{100 * found.effect:+.1f} % ({100 * found.low:+.1f} … {100 * found.high:+.1f})"
+                say(f"loops in turns: {DRAW * len(walls)} rounds: {shown}")
+    seconds = time.monotonic() - began
+    if len(walls) < LEAST_DRAWS:
+        why = f"only {counted(DRAW * len(walls), 'round')} of {counted(steps, 'step')} of the loops in {seconds:.0f} s"
+        return LoopTimes(problem=f"{why}: train more steps, or give them longer")
+    last = look if is_decided(found, rule) else None
+    medians = [[statistics.median(loop.seconds(what)) for what in ("ran_s", "cpu_s")] for loop in loops]
+    return LoopTimes(
+        wall=as_ratio(interval_at(walls, last, limits.chance)),
+        cpu=as_ratio(interval_at(cpus, last, limits.chance)),
+        step_s=(medians[0][0], medians[1][0]),
+        cpu_s=(medians[0][1], medians[1][1]),
+        rounds=DRAW * len(walls),
+        steps=DRAW * len(walls) * steps,
+        compiles=_count_compiles(loops),
+        seconds=seconds,
+        limit_s=limits.limit_s,
+        load=os.getloadavg()[0],
+    )
+
+
+def _choose_steps(plans: Sequence[RunPlan], step_s: float) -> int:
+    """Return the steps of a turn."""
+    steps = max(round(BLOCK_S / step_s), min(LEAST_STEPS, int(LONG_S / step_s)), 1)
+    short = [plan.config["steps"] for plan in plans if plan.trainer not in TAKES_STEPS and plan.config.get("steps")]
+    return min([steps, *(max((int(one) - WARM) // WANTED, 1) for one in short)])
+
+
+def _count_compiles(loops: Sequence[Loop]) -> Both[tuple[LoopCompile, ...]]:
+    """Return what each loop compiled in the steps that both have run."""
+    last = min(loop.turns[-1]["calls"] for loop in loops)
+    found = []
+    for loop in loops:
+        noted = [one for turn in loop.turns for one in turn["compiles"] if one[0] <= last]
+        counts = Counter((name, place) for _, name, place, _ in noted)
+        reasons = {(name, place): why for _, name, place, why in noted}
+        found.append(
+            tuple(
+                LoopCompile(function=name, place=place, why=reasons[name, place], count=count)
+                for (name, place), count in counts.most_common()
+            )
+        )
+    return found[0], found[1]
