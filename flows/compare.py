@@ -46,8 +46,8 @@ from tasks.diff.examine.examination import Examination
 from tasks.diff.examine.examine_case import CaseRuns, case_id
 from tasks.diff.judge.gate import GateRule, judge_gate, read_gate
 from tasks.diff.judge.repeat_rule import NextLook, Patience
+from tasks.experiments.interleave import OFF, TurnLimits, limits_of, say_cost
 from tasks.experiments.interleave import RESULT as TURNS
-from tasks.experiments.interleave import TurnLimits, limits_of, say_cost
 from tasks.experiments.loops_in_turns import COST as LOOP_COST
 from tasks.experiments.loops_in_turns import loop_limits
 from tasks.experiments.recordings import FOLDER
@@ -358,7 +358,7 @@ def time_programs_of(
         return ProgramTimes(problem=f"{obstacle}: runs are judged")
     limits = limits_of(runs.rules, cases=runs.cases, limit_s=limit_s)
     if not is_kept(runs, store, TURNS):
-        EVENTS.put(Explaining(runs.case, f"the programs differ, also in time? {say_cost(limits)}"))
+        EVENTS.put(Explaining(runs.case, f"the programs differ, also in time? {say_cost(limits)}; {OFF}"))
     try:
         with slice_of(plans[0].target):
             if not is_local:
@@ -376,7 +376,11 @@ def time_loops_of(
 ) -> dict[str, Any]:
     """Return the step times of both loops in turns, and of their hosts; {} if they could not be measured."""
     limits = loop_limits(plans[0], runs.runs[0].reading.environment.backend, cases=runs.cases, limit_s=limit_s)
-    EVENTS.put(Explaining(runs.case, f"do the loops differ in time? {LOOP_COST}"))
+    EVENTS.put(
+        Explaining(
+            runs.case, f"do the loops differ in time? Both run in turns for at most {limit_s:.0f} s; {OFF}"
+        )
+    )
     try:
         with slice_of(plans[0].target):
             loops, host = time_loops_step(plans, runs, limits, store, one_program=one_program)
@@ -431,7 +435,7 @@ def look_first(stand_ins: StandIns, plans: Sequence[RunPlan], store: Store, limi
     """
     left, right = first_of_arms(plans)
     limits = limits_of(left.rules, cases=cases, limit_s=limit_s)
-    costs = f"{say_cost_of_function(store, left.comparison, left.case)}; {say_cost(limits)}"
+    costs = f"{say_cost_of_function(store, left.comparison, left.case)}; {say_cost(limits)}, {LOOP_COST}; {OFF}"
     EVENTS.put(Explaining(left.case, f"a first look, before the runs: {costs}"))
     try:
         with slice_of(left.target):
@@ -459,7 +463,7 @@ def compare_programs_of(
     both = (plans[0], plans[1])
     limits = limits_of(plans[0].rules, cases=cases, limit_s=limit_s or INTERLEAVE_S)
     of_function = say_cost_of_function(store, plans[0].comparison, plans[0].case)
-    costs = [of_function if one == "function" else say_cost(limits) for one in sorted(only)]
+    costs = [of_function if one == "function" else f"{say_cost(limits)}, {LOOP_COST}; {OFF}" for one in sorted(only)]
     EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {'; '.join(costs)}"))
     with slice_of(plans[0].target):
         record: ComparisonRecord = experiments_step(both, stand_ins, only, limits, store, cases)

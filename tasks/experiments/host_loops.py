@@ -16,7 +16,6 @@ from tasks.store.atomic import write_atomically
 from tasks.store.documents import dump_json, load_json, read_document
 
 RESULT = "host-loops.json"
-COST = "both trainers are started twice more, and their step returns at once; --interleave off leaves it out"
 # which arm runs when: neither has the better place if the machine becomes quicker or slower
 ORDER = (0, 1, 1, 0)
 CALLS = 100  # stamped calls of a step; fewer if a trainer that takes no `steps=` has fewer steps

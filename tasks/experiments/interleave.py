@@ -23,6 +23,7 @@ from tasks.records.program_times import ProgramTimes, TimeRatio
 from tasks.store.documents import dump_json, load_json, read_document
 
 SETTINGS, RESULT, OUTPUT = "turns-settings.json", "turns.json", "turns.log"
+OFF = "--interleave off leaves it out"
 LIMIT_S = 60.0
 WIDEST = 50.0  # logarithm of the largest ratio; prevents an overflow
 COMPILE_S = 900.0  # allowed beyond the limit, for compiling
@@ -52,10 +53,7 @@ def limits_of(rules: VerdictRules | None, *, cases: int, limit_s: float) -> Turn
 
 def say_cost(limits: TurnLimits) -> str:
     """Return the cost of the experiment as text."""
-    return (
-        f"both arms are started for a few steps, then their programs run in turns for at most {limits.limit_s:.0f} s; "
-        "--interleave off leaves it out"
-    )
+    return f"both arms are started for a few steps, then their programs run in turns for at most {limits.limit_s:.0f} s"
 
 
 def interleave(

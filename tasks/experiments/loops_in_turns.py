@@ -35,7 +35,7 @@ from tasks.records.observation import LOG, Observation
 from tasks.records.plan import RunPlan
 from tasks.records.text import counted
 
-COST = "both trainers run in turns for as long again"
+COST = "then both trainers run in turns for as long"
 STEPS = 100_000  # of a trainer whose command takes a number; it is ended
 TURN_S = 120.0  # limit of a turn, or TURN_SHARE × what it should take
 TURN_SHARE = 20.0
@@ -148,6 +148,10 @@ def turn_loops(plans: Both[RunPlan], folder: Path, limits: TurnLimits, say: Say 
 
     plans: of both arms, on this machine.
     """
+    elsewhere = next((plan for plan in plans if plan.backend != "local"), None)
+    if elsewhere is not None:
+        where = f"{elsewhere.arm} runs on {elsewhere.target}, and not on this machine"
+        return LoopTimes(problem=f"{where}: runs are judged")
     if "tpu" in {plan.config.get("hardware") for plan in plans}:
         return LoopTimes(problem="a TPU belongs to one process, so the loops take no turns: runs are judged")
     loops: list[Loop] = []
@@ -186,7 +190,7 @@ def needs_hosts(loops: LoopTimes, limits: TurnLimits) -> bool:
 
 
 def name_other_calls(observations: Both[Observation], names: Both[str]) -> LoopTimes | None:
-    """Return why two loops cannot be compared call by call: an update takes other numbers of calls; None if they can."""
+    """Return why loops cannot be compared by calls: an update takes another number of them; None if they can."""
     periods = [one.cycle.period if one.cycle is not None else 1 for one in observations]
     if periods[0] == periods[1]:
         return None

@@ -19,7 +19,7 @@ from maxview_probe.observe.loop_files import DONE, GO, WARM
 from maxview_probe.observe.observation_files import RecorderSettings
 from maxview_probe.observe.places import place_of_caller
 from maxview_probe.observe.stderr_lines import describe_error, print_on_stderr
-from maxview_probe.observe.thread_times import Threads, read_thread_times, run_queue_seconds
+from maxview_probe.observe.thread_times import Threads, busy_seconds, read_thread_times, run_queue_seconds
 
 MAX_FUNCTIONS = 100  # whose first arguments are noted
 COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX's event of a compile
@@ -102,7 +102,9 @@ class LoopTurns(Bystander):
         else:
             wall, cpu = time.perf_counter() - self.began.wall, time.process_time() - self.began.cpu
             is_cpu = jax.default_backend() == "cpu"
-            waited = run_queue_seconds(wall, self.began.threads, read_thread_times()) if is_cpu else 0.0
+            threads = self.began.threads, read_thread_times()
+            # a host that sleeps waits for no processor
+            waited = run_queue_seconds(min(wall, busy_seconds(*threads)), *threads) if is_cpu else 0.0
             found.update(wall_s=wall, ran_s=wall - waited, cpu_s=cpu)
         self.compiles = []
         go, done = self.pipes

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from threading import get_native_id
 from typing import TypeAlias
 
 THREADS = Path("/proc/self/task")  # Linux only
@@ -19,6 +20,16 @@ def read_thread_times() -> Threads:
             continue
         found[thread] = int(ran), int(waited)
     return found
+
+
+def busy_seconds(before: Threads, after: Threads) -> float:
+    """Return about the time between two readings in which a thread ran or waited for a processor: the rest is sleep.
+
+    It is the time of this thread and of the busiest other one, which computes while this one waits for it.
+    """
+    spans = {thread: sum(now) - sum(before.get(thread, (0, 0))) for thread, now in after.items()}
+    own = spans.pop(str(get_native_id()), 0)
+    return float(own + max(spans.values(), default=0)) / 1e9
 
 
 def run_queue_seconds(seconds: float, before: Threads, after: Threads) -> float:

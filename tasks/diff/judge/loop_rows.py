@@ -69,12 +69,8 @@ def loop_row(arms: Arms, loops: LoopTimes, rules: VerdictRules) -> MetricDiff:
         return make_row(metric, (cells, cells), arms, not_judged(loops.problem))
     times = loops.step_s[0], loops.step_s[0] * (1 + loops.wall.effect)
     left, right = (Measured(value=one, text=f"{one:.{metric.decimals}f}") for one in times)
-    return make_row(
-        metric,
-        (left, right),
-        arms,
-        decide_loop(loops, loops.wall, times[0], tolerance_of_loop(rules, find_device_kind(arms))),
-    )
+    tolerance = tolerance_of_loop(rules, find_device_kind(arms))
+    return make_row(metric, (left, right), arms, decide_loop(loops, loops.wall, times[0], tolerance))
 
 
 def host_row(arms: Arms, loops: LoopTimes, turns: ProgramTimes | None, *, one_program: bool) -> MetricDiff | None:

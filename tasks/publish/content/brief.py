@@ -14,6 +14,7 @@ import numpy as np
 from configs.frozen import Frozen
 from tasks.diff.judge.host_rows import HOST_LOOPS
 from tasks.diff.judge.ingest_command import UNNAMED
+from tasks.diff.judge.loop_rows import LOOPS
 from tasks.diff.judge.metric_rows import NOT_JUDGED
 from tasks.diff.judge.next_step import PER_STEP, find_deciding_row, find_time_row
 from tasks.diff.judge.step_modes import find_border, name_share
@@ -258,7 +259,8 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None) -> str:
     word = "slower" if row.effect > 0 else "quicker"
     percent = show_percent(row).lstrip("+-")
     step = "typical step" if row.level == "typical steps" else "step"
-    return _as_sentence(f"{percent} {word} per {step}{OF_KIND[row.metric]} ({values})", known)
+    kind = "" if row.evidence == LOOPS else OF_KIND[row.metric]
+    return _as_sentence(f"{percent} {word} per {step}{kind} ({values})", known)
 
 
 def _find_cause(record: ComparisonRecord) -> str:
