@@ -3,7 +3,7 @@
     nice python -m benchmarks.turned_loops [--only PATTERN] [--times N] [--limit SECONDS] [--batch ROWS]
 
 Each trial starts both trainers anew, and ends when the difference is decided or at the limit. Prints a line per trial
-with the machine's load, then the words. `--batch` sets the step's time: 16 rows take about 17 ms on a processor, 72 80 ms.
+with the machine's load, then the words. `--batch` sets the step's time: 16 rows take about 17 ms, 72 about 80 ms.
 """
 
 import argparse

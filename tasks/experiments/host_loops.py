@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from maxview_probe.observe.observation_files import LOOP
+from maxview_probe.turns.paired_times import trimmed_interval
 from tasks.experiments.emptied_trainer import run_emptied
 from tasks.experiments.recordings import SIDES, Both
 from tasks.experiments.run_inside import Say
@@ -20,7 +20,7 @@ RESULT = "host-loops.json"
 ORDER = (0, 1, 1, 0)
 CALLS = 100  # stamped calls of a step; fewer if a trainer that takes no `steps=` has fewer steps
 WARM = 10  # periods after the first call that are left out: caches fill, the first save is written
-CUT = 0.05  # share of the gaps at each end that counts as the gap beside it: bursts of other load
+CUT = 0.05  # share of the gaps at each end that do not count: bursts of other load
 LEAST = 5  # periods of a process
 
 
@@ -69,12 +69,6 @@ def _span(gaps: Any, chance: float) -> Span:
     gaps: (pairs, steps) in seconds. The n-th steps of both arms are compared, because both save and log there. Two
     processes of one program differ, too: so the interval is not that of all gaps together.
     """
-    steps = gaps.shape[1]
-    cut = int(CUT * steps)
-    held = np.sort(gaps, axis=1)
-    held = np.clip(held, held[:, [cut]], held[:, [steps - 1 - cut]])
-    # Yuen's interval of a winsorised mean
-    spread = held.std(axis=1, ddof=1) / (1 - 2 * CUT)
-    half = stdtrit(steps - 2 * cut - 1, 1 - chance / 2) * spread / np.sqrt(steps)
-    means = held.mean(axis=1)
-    return Span(effect=float(means.mean()), low=float((means - half).min()), high=float((means + half).max()))
+    found = [trimmed_interval(pair, CUT, chance) for pair in gaps]
+    effect = float(np.mean([one.effect for one in found]))
+    return Span(effect=effect, low=min(one.low for one in found), high=max(one.high for one in found))

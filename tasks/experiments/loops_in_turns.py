@@ -15,9 +15,11 @@ from math import inf, log1p
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from configs.verdict_rules import device_kind_of, load_verdict_rules
 from maxview_probe.observe.loop_files import DONE, GO, WARM
-from maxview_probe.turns.paired_times import Interval, Rule, interval_at, is_decided, looks, ratio_of
+from maxview_probe.turns.paired_times import Interval, Rule, chance_at, is_decided, looks, trimmed_interval
 from tasks.diff.judge.loop_rows import tolerance_of_loop
 from tasks.experiments.emptied_trainer import TAKES_STEPS
 from tasks.experiments.host_loops import time_host_loops
@@ -39,10 +41,10 @@ COST = "then both trainers run in turns for as long"
 STEPS = 100_000  # of a trainer whose command takes a number; it is ended
 TURN_S = 120.0  # limit of a turn, or TURN_SHARE × what it should take
 TURN_SHARE = 20.0
-BLOCK_S, LEAST_STEPS, LONG_S = 0.25, 5, 2.0  # a turn takes so long, and has so many steps unless these take longer
-DRAW = 3  # rounds of which the middle one counts
+BLOCK_S, LEAST_STEPS, LONG_S = 0.1, 5, 2.0  # a turn takes so long, and has so many steps unless these take longer
+OUTSIDE = 0.25  # share of the rounds at each end that does not count: bursts of other load, saves, evaluations
 WANTED = 30  # rounds for which a short training should suffice
-LEAST_DRAWS = 3
+LEAST_ROUNDS = 10
 NO_MEMORY = ("RESOURCE_EXHAUSTED", "ut of memory", "MemoryError")
 TAIL = 65_536  # characters of a log in which they are looked for
 
@@ -201,7 +203,6 @@ def name_other_calls(observations: Both[Observation], names: Both[str]) -> LoopT
 def _take_turns(loops: Sequence[Loop], limits: TurnLimits, say: Say) -> LoopTimes:
     began, order = time.monotonic(), random.Random()
     rule = Rule(limits.chance, limits.tolerance, limits.least)
-    walls, cpus = list[float](), list[float]()
     due, look, found = looks(100_000), 0, Interval(0.0, -inf, inf)
     steps = 1
     with suppress(Ended):
@@ -211,35 +212,42 @@ def _take_turns(loops: Sequence[Loop], limits: TurnLimits, say: Say) -> LoopTime
         steps = _choose_steps([loop.plan for loop in loops], statistics.mean(loop.turns[0]["ran_s"] for loop in loops))
         limit_s = max(TURN_S, TURN_SHARE * expected * steps)
         while not is_decided(found, rule) and time.monotonic() - began < limits.limit_s:
-            for _ in range(DRAW):
-                for n in order.sample((0, 1), 2):
-                    loops[n].turn(steps, limit_s)
-            left, right = loops
-            walls.append(ratio_of(left.seconds("ran_s")[-DRAW:], right.seconds("ran_s")[-DRAW:]))
-            cpus.append(ratio_of(left.seconds("cpu_s")[-DRAW:], right.seconds("cpu_s")[-DRAW:]))
-            if len(walls) == due[look]:
+            for n in order.sample((0, 1), 2):
+                loops[n].turn(steps, limit_s)
+            if _count_rounds(loops) >= LEAST_ROUNDS and _count_rounds(loops) >= due[look]:
                 look += 1
-                found = interval_at(walls, look, limits.chance)
+                found = _interval(loops, "ran_s", chance_at(look, limits.chance))
                 shown = f"{100 * found.effect:+.1f} % ({100 * found.low:+.1f} … {100 * found.high:+.1f})"
-                say(f"loops in turns: {DRAW * len(walls)} rounds: {shown}")
-    seconds = time.monotonic() - began
-    if len(walls) < LEAST_DRAWS:
-        why = f"only {counted(DRAW * len(walls), 'round')} of {counted(steps, 'step')} of the loops in {seconds:.0f} s"
+                say(f"loops in turns: {counted(_count_rounds(loops), 'round')}: {shown}")
+    seconds, rounds = time.monotonic() - began, _count_rounds(loops)
+    if rounds < LEAST_ROUNDS:
+        why = f"only {counted(rounds, 'round')} of {counted(steps, 'step')} of the loops in {seconds:.0f} s"
         return LoopTimes(problem=f"{why}: train more steps, or give them longer")
-    last = look if is_decided(found, rule) else None
+    spent = chance_at(look if is_decided(found, rule) else None, limits.chance)
     medians = [[statistics.median(loop.seconds(what)) for what in ("ran_s", "cpu_s")] for loop in loops]
     return LoopTimes(
-        wall=as_ratio(interval_at(walls, last, limits.chance)),
-        cpu=as_ratio(interval_at(cpus, last, limits.chance)),
+        wall=as_ratio(found if is_decided(found, rule) else _interval(loops, "ran_s", spent)),
+        cpu=as_ratio(_interval(loops, "cpu_s", spent)),
         step_s=(medians[0][0], medians[1][0]),
         cpu_s=(medians[0][1], medians[1][1]),
-        rounds=DRAW * len(walls),
-        steps=DRAW * len(walls) * steps,
+        rounds=rounds,
+        steps=rounds * steps,
         compiles=_count_compiles(loops),
         seconds=seconds,
         limit_s=limits.limit_s,
         load=os.getloadavg()[0],
     )
+
+
+def _count_rounds(loops: Sequence[Loop]) -> int:
+    return min(len(loop.turns) for loop in loops) - 1
+
+
+def _interval(loops: Sequence[Loop], what: str, chance: float) -> Interval:
+    """Return the logarithm of candidate ÷ baseline over neighbouring turns, which ran the same steps of both."""
+    rounds = _count_rounds(loops)
+    left, right = (np.log(loop.seconds(what)[:rounds]) for loop in loops)
+    return trimmed_interval((right - left).tolist(), OUTSIDE, chance)
 
 
 def _choose_steps(plans: Sequence[RunPlan], step_s: float) -> int:

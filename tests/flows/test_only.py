@@ -17,14 +17,17 @@ ROOT = Path(__file__).parents[2]
 SMALL = ("--set", "steps=6", "--set", "max_target_length=32", "--case", "01_base")
 
 
-def test_one_program_in_both_arms_takes_no_turns(maxview: Maxview, tmp_path: Path) -> None:
-    done = maxview("compare", "linen-vs-nnx", *SMALL, "--only", "time", "--out", "o", "--json")
-    assert done.returncode == 0, done.stderr
+def test_only_the_loops_of_one_program_take_turns(maxview: Maxview, tmp_path: Path) -> None:
+    done = maxview("compare", "linen-vs-nnx", *SMALL, "--only", "time", "--out", "o", "--interleave", "20s", "--json")
+    assert done.returncode in (0, 3), done.stderr  # beside other work, two loops may stay open
     (record,) = json.loads(done.stdout)
-    assert record["verdict"] == "same"
+    assert record["verdict"] in ("same", "unknown")
     assert record["turns"] is None
-    assert [row["title"] for row in record["rows"]] == ["Step time of the program", "First weights and batch"]
-    assert {row["verdict"] for row in record["rows"]} == {"same"}
+    assert record["loops"]["steps"] > 6  # the command's; the loops run on
+    rows = {row["title"]: row for row in record["rows"]}
+    times = ["Step time of the program", "Step time", "Step time of the host"]
+    assert list(rows) == [*times, "First weights and batch"]
+    assert rows["Step time of the program"]["verdict"] == "same"
     assert "nothing was trained" in record["headline"]
     assert not [*(tmp_path / "o").glob("runs/*/record.json")]
 

@@ -59,10 +59,22 @@ def interval_at(ratios: Sequence[float], look: int | None, chance: float) -> Int
     Half of the chance is for the last look, when the limit is reached; of the other half the n-th look before it takes
     1 ÷ (n (n + 1)). So all looks together keep the chance, however many there are.
     """
-    values = np.asarray(ratios)
-    spent = chance / 2 if look is None else chance / 2 / (look * (look + 1))
-    effect = float(values.mean())
-    half = float(stdtrit(len(values) - 1, 1 - spent / 2) * values.std(ddof=1) / np.sqrt(len(values)))
+    return trimmed_interval(ratios, 0.0, chance_at(look, chance))
+
+
+def chance_at(look: int | None, chance: float) -> float:
+    """Return the share of the chance for a look; see `interval_at`."""
+    return chance / 2 if look is None else chance / 2 / (look * (look + 1))
+
+
+def trimmed_interval(values: Sequence[float], share: float, chance: float) -> Interval:
+    """Return the mean of values without a share at each end, and its interval (Yuen 1974)."""
+    ordered = np.sort(np.asarray(values))
+    count, cut = len(ordered), int(share * len(ordered))
+    effect = float(ordered[cut : count - cut].mean())
+    held = np.clip(ordered, ordered[cut], ordered[count - 1 - cut])
+    deviation = held.std(ddof=1) / (1 - 2 * cut / count) / np.sqrt(count)
+    half = float(stdtrit(count - 2 * cut - 1, 1 - chance / 2) * deviation)
     return Interval(effect, effect - half, effect + half)
 
 

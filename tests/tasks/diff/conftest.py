@@ -130,7 +130,8 @@ def compare() -> Callable[..., ComparisonRecord]:
         given: dict[str, Any] = {
             "tolerances": load_tolerances("default"), "declared": frozenset({"pure_nnx"}), "effects": load_effects(),
         } | options  # fmt: skip
-        rest = {key: given.pop(key) for key in ("aa", "chance", "case", "checkpoints", "turns", "data") if key in given}
+        own = ("aa", "chance", "case", "checkpoints", "turns", "loops", "data")
+        rest = {key: given.pop(key) for key in own if key in given}
         rules = make_rules("Same?", **given)
         place: dict[str, Any] = {"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
         return compare_sides(sides[0], sides[1], rules=rules, **(place | rest))

@@ -14,7 +14,9 @@ from tasks.records.change import ChangeCoverage
 from tasks.records.compared_case import ComparisonRecord
 from tasks.records.data import DataComparison, DataKind
 from tasks.records.explanation import ProgramExplanation
+from tasks.records.host_times import HostTimes, Span
 from tasks.records.later_steps import LaterSteps
+from tasks.records.loop_times import LoopCompile, LoopTimes
 from tasks.records.measurement import Measurements
 from tasks.records.observation import LoopRecord, Observation, ObservedArray
 from tasks.records.plan import RunPlan, SharedStart
@@ -33,7 +35,7 @@ def compare(
     *,
     given: tuple[dict[str, str], ...] = ({}, {}),
     start: SharedStart | None = None,
-    loops: tuple[LoopRecord | None, ...] = (None, None),
+    recorded: tuple[LoopRecord | None, ...] = (None, None),
     front_ends: tuple[tuple[float, ...], ...] = ((), ()),
     **found: Any,
 ) -> ComparisonRecord:
@@ -57,26 +59,88 @@ def compare(
             ),
         )
         for plan, version, its, loop, front_end in zip(
-            plans, ("0.12.0", jaxlib), given, loops, front_ends, strict=True
+            plans, ("0.12.0", jaxlib), given, recorded, front_ends, strict=True
         )
     ]  # fmt: skip
     evidence = Measurements(**{name: found.pop(name) for name in Measurements.model_fields if name in found})
     both = RecordedSteps(
         plans=(plans[0], plans[1]), observations=(observations[0], observations[1]), logs=("a/log", "b/log"),
-        batches=evidence.data.steps if evidence.data else None, **found,
+        batches=evidence.data.steps if evidence.data else None,
+        loops=evidence.loops is not None and not evidence.loops.problem, **found,
     )  # fmt: skip
     return judge(examine_steps(both), evidence)
 
 
 def test_a_loop_that_jits_a_new_function_in_each_step_is_slower_though_the_program_is_one() -> None:
     jits = ("/clone/train.py", 25, "<module>", "train.py", 3)
-    loops = (LoopRecord(calls=12), LoopRecord(calls=4, jits=(jits,)))
-    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=loops)
+    records = (LoopRecord(calls=12), LoopRecord(calls=4, jits=(jits,)))
+    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), recorded=records)
     (row,) = [row for row in record.rows if row.metric == "compiled_programs"]
     assert (row.verdict, row.candidate, record.verdict) == ("regressed", 3, "regressed")
     assert "train.py:25" in row.reason
-    assert compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=loops[::-1]).verdict == "improved"
-    assert compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=(loops[1],) * 2).verdict == "same"
+    assert compare("0.12.0", program=ONE_TEXT, asked=("time",), recorded=records[::-1]).verdict == "improved"
+    assert compare("0.12.0", program=ONE_TEXT, asked=("time",), recorded=(records[1],) * 2).verdict == "same"
+
+
+def turned(low: float, high: float, *compiles: LoopCompile) -> LoopTimes:
+    """Two loops of 40 ms whose difference lies between `low` and `high`; the candidate's compiles."""
+    one = TimeRatio(effect=(low + high) / 2, low=low, high=high)
+    return LoopTimes(
+        wall=one, cpu=one, step_s=(0.04, 0.04), cpu_s=(0.04, 0.04), rounds=24, steps=120, limit_s=60.0,
+        compiles=((), compiles),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"), [(-0.02, 0.03, "same"), (0.03, 0.08, "regressed"), (-0.02, 0.09, "unknown")]
+)
+def test_loops_in_turns_are_judged_also_where_the_program_is_one(low: float, high: float, verdict: str) -> None:
+    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=turned(low, high))
+    rows = {row.title: row for row in record.rows}
+    assert (rows["Step time"].verdict, record.verdict) == (verdict, verdict)
+    assert rows["Step time of the program"].verdict == "same"
+    assert rows["Step time of the host"].verdict == "not judged"
+    assert "the host loop" not in record.headline
+    assert "of the runs" not in make_brief(record).sentence
+
+
+def test_hosts_of_one_program_decide_what_the_loops_leave_open() -> None:
+    span = Span(effect=0.0, low=-0.001, high=0.001)
+    host = HostTimes(wall_s=(0.001, 0.001), cpu_s=(0.001, 0.001), wall=span, cpu=span, pairs=2, steps=99)
+    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=turned(-0.02, 0.09), host=host)
+    assert record.verdict == "same"
+    two = compare("0.12.0", turns=TURNS, loops=turned(-0.02, 0.09), host=host)
+    assert [row.verdict for row in two.rows if row.title == "Step time"] == ["unknown"]
+
+
+@pytest.mark.parametrize(
+    ("compiled", "said"),
+    [
+        (
+            LoopCompile(function="train_step", place="train.py:9", why="[0][1] int32[8] → int32[7]", count=3),
+            "train.py:9 calls `train_step` with [0][1] int32[8] → int32[7]; 0 compiles and 3 compiles in 120 steps",
+        ),
+        (
+            LoopCompile(function="step", place="train.py:9", count=120),
+            "train.py:9 jits a new function object `step` in each step, and each compiles",
+        ),
+        (LoopCompile(function="slice", place="train.py:9", count=2), "train.py:9 compiles `slice` again"),
+    ],
+)
+def test_a_compile_after_the_warm_up_is_judged_exactly(compiled: LoopCompile, said: str) -> None:
+    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=turned(-0.02, 0.03, compiled))
+    (row,) = [row for row in record.rows if row.metric == "compiled_programs"]
+    assert (row.verdict, row.baseline, row.candidate) == ("regressed", 0, compiled.count)
+    assert row.reason.startswith(said)
+    assert record.verdict == "regressed"
+
+
+def test_a_problem_of_the_loops_is_told_and_the_rest_judged() -> None:
+    loops = LoopTimes(problem="nnx died in its turn with exit code 1")
+    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=loops)
+    (row,) = [row for row in record.rows if row.title == "Step time"]
+    assert (row.verdict, row.reason, record.verdict) == ("not judged", loops.problem, "same")
+    assert "the host loop" in record.headline
 
 
 def test_a_step_that_is_compiled_again_for_another_type_is_slower_and_the_argument_is_named() -> None:

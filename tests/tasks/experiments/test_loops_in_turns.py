@@ -138,5 +138,5 @@ def test_short_trainings_have_short_turns(plan_of: Planned) -> None:
         loops_in_turns._choose_steps([plan.replace(config={"steps": n})], seconds)
         for n, seconds in ((36, 0.01), (9999, 0.01), (9999, 0.2), (9999, 1.5), (9999, 30.0))
     ]
-    assert steps == [1, 25, 5, 1, 1]
+    assert steps == [1, 10, 5, 1, 1]
     assert os.path.exists(plan.directory)
