@@ -377,9 +377,7 @@ def time_loops_of(
     """Return the step times of both loops in turns, and of their hosts; {} if they could not be measured."""
     limits = loop_limits(plans[0], runs.runs[0].reading.environment.backend, cases=runs.cases, limit_s=limit_s)
     EVENTS.put(
-        Explaining(
-            runs.case, f"do the loops differ in time? Both run in turns for at most {limit_s:.0f} s; {OFF}"
-        )
+        Explaining(runs.case, f"do the loops differ in time? Both run in turns for at most {limit_s:.0f} s; {OFF}")
     )
     try:
         with slice_of(plans[0].target):

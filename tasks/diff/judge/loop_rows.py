@@ -1,6 +1,5 @@
 """Judges the time of a step by both loops as they run, which took turns; shows the host's part, and loops' compiles."""
 
-from collections.abc import Iterator
 from math import hypot
 
 from configs.verdict_rules import DeviceKind, Tolerance, VerdictRules
@@ -21,6 +20,7 @@ from tasks.records.text import counted, show_estimate
 
 LOOPS = "loops in turns"
 TITLE = "Step time"  # of the loop
+SHOWN = 2  # compiled functions in a sentence
 LEAST = 0.01  # two processes of one trainer differ by up to a percent
 
 
@@ -110,27 +110,21 @@ def judge_by_loops(row: MetricDiff, loops: LoopTimes | None, arms: Arms, rules: 
     return row.replace(**fields)
 
 
-def compiles_row(arms: Arms, loops: LoopTimes, place: str = "") -> MetricDiff | None:
-    """Return the row of compiles after the loops' warm-up; None if neither compiles. place: of a new function's jit."""
-    left, right = (sum(one.count for one in side) for side in loops.compiles)
-    if not left and not right:
+def compiles_row(arms: Arms, loops: LoopTimes) -> MetricDiff | None:
+    """Return the row of compiles after the loops' warm-up; None if neither compiles."""
+    counts = [sum(one.count for one in side) for side in loops.compiles]
+    if not any(counts):
         return None
-    reason = f"{counted(left, 'compile')} and {counted(right, 'compile')} in {counted(loops.steps, 'step')} of each"
+    reason = f"{counted(counts[0], 'compile')} and {counted(counts[1], 'compile')} in {counted(loops.steps, 'step')}"
     verdict: Verdict = "same"
-    if left != right:
-        verdict, more = ("regressed", loops.compiles[1]) if right > left else ("improved", loops.compiles[0])
-        reason = f"{'; '.join(_name_causes(more, loops.steps, place))}; {reason}"
-    cells = [Measured(value=float(count), text=str(count)) for count in (left, right)]
-    return make_row(COMPILED_PROGRAMS, (cells[0], cells[1]), arms, Decision(verdict=verdict, reason=reason))
+    if counts[0] != counts[1]:
+        longer = int(counts[1] > counts[0])
+        verdict = "regressed" if longer else "improved"
+        reason = "; ".join([*map(_tell_compile, loops.compiles[longer][:SHOWN]), reason])
+    left, right = (Measured(value=float(count), text=str(count)) for count in counts)
+    return make_row(COMPILED_PROGRAMS, (left, right), arms, Decision(verdict=verdict, reason=reason))
 
 
-def _name_causes(found: tuple[LoopCompile, ...], steps: int, place: str) -> Iterator[str]:
-    """Yield for the most frequent functions the line that calls them, and why they are compiled."""
-    for one in found[:2]:
-        where = place or one.place
-        if one.why:
-            yield f"{one.place} calls `{one.function}` with {one.why}"
-        elif 2 * one.count >= steps:
-            yield f"{where} jits a new function object `{one.function}` in each step, and each compiles"
-        else:
-            yield f"{one.place} compiles `{one.function}` again"
+def _tell_compile(one: LoopCompile) -> str:
+    why = f", now with {one.why}" if one.why else ""
+    return f"{one.place} compiles `{one.function}` again{why}"
