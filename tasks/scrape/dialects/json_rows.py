@@ -106,7 +106,7 @@ class ObjectCollector(EventCollector):
         kept = []
         for row in rows:
             tested = {key: name for name in row if (key := evaluation_key(name)) and row[name] is not None}
-            if "loss" in tested:
+            if tested:
                 values = {key: row[name] for key, name in tested.items()}
                 place = {key: row[key] for key in ("time", "line", "offset")}
                 self.evals.append({"step": row["step"], **values, **place})

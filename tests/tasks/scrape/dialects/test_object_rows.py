@@ -51,6 +51,13 @@ def test_json_rows_of_one_step_are_one_and_evaluations_stand_apart() -> None:
     assert [line.line for line in run.coverage.unread] == [5]
 
 
+def test_an_evaluation_without_a_loss_is_one() -> None:
+    """google/flax#264: an evaluation that drops rows has another accuracy, and the same losses."""
+    run = read('{"step": 1, "loss": 2.5}', '{"step": 1, "eval_accuracy": 0.575}', '{"step": 2, "loss": 2.25}')
+    assert [(one["step"], one["accuracy"]) for one in run.evals] == [(1, 0.575)]
+    assert str(rows(run, "step", "loss")) == "[(1, 2.5), (2, 2.25)]"
+
+
 def test_json_rows_that_share_a_line_are_all_read() -> None:
     lines = [f'{{"step": {step}, "loss": {4 - step / 8}, "note": "größer"}}' for step in range(4)]
     run = read(lines[0], lines[1] + lines[2], "INFO " + lines[3] + " done")
