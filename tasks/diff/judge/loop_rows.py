@@ -1,6 +1,6 @@
 """Judges the time of a step by both loops as they run, which took turns; shows the host's part, and loops' compiles."""
 
-from math import hypot
+from math import hypot, inf
 
 from configs.verdict_rules import DeviceKind, Tolerance, VerdictRules
 from tasks.diff.examine.arms import Arms
@@ -67,10 +67,14 @@ def loop_row(arms: Arms, loops: LoopTimes, rules: VerdictRules) -> MetricDiff:
     if loops.wall is None:
         cells = Measured(text="not measured")
         return make_row(metric, (cells, cells), arms, not_judged(loops.problem))
-    times = loops.step_s[0], loops.step_s[0] * (1 + loops.wall.effect)
-    left, right = (Measured(value=one, text=f"{one:.{metric.decimals}f}") for one in times)
     tolerance = tolerance_of_loop(rules, find_device_kind(arms))
-    return make_row(metric, (left, right), arms, decide_loop(loops, loops.wall, times[0], tolerance))
+    both = _cells(loops.step_s[0], loops.wall, metric.decimals)
+    return make_row(metric, both, arms, decide_loop(loops, loops.wall, loops.step_s[0], tolerance))
+
+
+def _cells(step_s: float, ratio: TimeRatio, decimals: int | None) -> tuple[Measured, Measured]:
+    left, right = (Measured(value=one, text=f"{one:.{decimals}f}") for one in (step_s, step_s * (1 + ratio.effect)))
+    return left, right
 
 
 def host_row(arms: Arms, loops: LoopTimes, turns: ProgramTimes | None, *, one_program: bool) -> MetricDiff | None:
@@ -95,7 +99,7 @@ def _span(ratio: TimeRatio, step_s: float) -> Span:
 
 
 def judge_by_loops(row: MetricDiff, loops: LoopTimes | None, arms: Arms, rules: VerdictRules) -> MetricDiff:
-    """Return a row of the runs' time; if the runs left it open, the loops that took turns may decide it."""
+    """Return a row of the runs' time; if the runs left it open, that of the loops in turns, unless these know less."""
     if loops is None or row.verdict != "unknown":
         return row
     if loops.wall is None or loops.cpu is None:
@@ -103,11 +107,18 @@ def judge_by_loops(row: MetricDiff, loops: LoopTimes | None, arms: Arms, rules: 
     is_cpu = row.metric == CPU_TIME.name
     ratio, step_s = (loops.cpu, loops.cpu_s[0]) if is_cpu else (loops.wall, loops.step_s[0])
     decision = decide_loop(loops, ratio, step_s, tolerance_of_loop(rules, find_device_kind(arms)))
-    if decision.verdict == "unknown":
+    width = inf if row.effect_low is None or row.effect_high is None else row.effect_high - row.effect_low
+    if decision.verdict == "unknown" and ratio.high - ratio.low >= width:
         return row.replace(reason=f"{row.reason}; loops in turns: {decision.reason}")
     shown = f"; the runs show {row.effect_text}" if row.effect_text else ""
-    fields = dict(decision) | {"reason": f"{decision.reason}{shown}", "threshold": row.threshold and decision.threshold}
-    return row.replace(**fields)
+    fields = dict(decision) | {
+        "reason": f"{decision.reason}{shown}",
+        "threshold": row.threshold and decision.threshold,
+        "level": row.level,
+    }
+    metric = CPU_TIME if is_cpu else STEP_TIME.replace(title=TITLE)
+    found = make_row(metric, _cells(step_s, ratio, metric.decimals), arms, decision)
+    return found.replace(**fields)
 
 
 def compiles_row(arms: Arms, loops: LoopTimes) -> MetricDiff | None:

@@ -61,7 +61,8 @@ def test_loops_decide_a_step_time_that_one_run_leaves_open(
     assert row_of(compared(1.02), STEP).verdict == "unknown"
     row = row_of(compared(1.02, loops=turned(low, high)), STEP)
     assert row.verdict == verdict
-    assert (row.evidence == LOOPS) == (verdict != "unknown")
+    assert (row.evidence, row.effect_low, row.effect_high) == (LOOPS, low, high)
+    assert (row.baseline, row.candidate) == pytest.approx((0.1, 0.1 * (1 + (low + high) / 2)))
     assert "120 steps of each in 24 rounds" in row.reason
 
 
