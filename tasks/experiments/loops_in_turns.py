@@ -45,6 +45,7 @@ BLOCK_S, LEAST_STEPS, LONG_S = 0.1, 5, 2.0  # a turn takes so long, and has so m
 OUTSIDE = 0.25  # share of the rounds at each end that does not count: bursts of other load, saves, evaluations
 WANTED = 30  # rounds for which a short training should suffice
 LEAST_ROUNDS = 10
+PROCESSES = 0.01  # two processes of one trainer differ by up to a percent, which no round of theirs shows
 NO_MEMORY = ("RESOURCE_EXHAUSTED", "ut of memory", "MemoryError")
 TAIL = 65_536  # characters of a log in which they are looked for
 
@@ -247,7 +248,8 @@ def _interval(loops: Sequence[Loop], what: str, chance: float) -> Interval:
     """Return the logarithm of candidate ÷ baseline over neighbouring turns, which ran the same steps of both."""
     rounds = _count_rounds(loops)
     left, right = (np.log(loop.seconds(what)[:rounds]) for loop in loops)
-    return trimmed_interval((right - left).tolist(), OUTSIDE, chance)
+    found = trimmed_interval((right - left).tolist(), OUTSIDE, chance)
+    return Interval(found.effect, found.low - PROCESSES, found.high + PROCESSES)
 
 
 def _choose_steps(plans: Sequence[RunPlan], step_s: float) -> int:

@@ -4,7 +4,7 @@ from math import hypot, inf
 
 from configs.verdict_rules import DeviceKind, Tolerance, VerdictRules
 from tasks.diff.examine.arms import Arms
-from tasks.diff.judge.decide import show_threshold
+from tasks.diff.judge.decide import show_threshold, threshold_of
 from tasks.diff.judge.host_rows import show_span
 from tasks.diff.judge.metric_rows import make_row, not_judged
 from tasks.diff.judge.program_time_rows import show_ratio
@@ -21,18 +21,16 @@ from tasks.records.text import counted, show_estimate
 LOOPS = "loops in turns"
 TITLE = "Step time"  # of the loop
 SHOWN = 2  # compiled functions in a sentence
-LEAST = 0.01  # two processes of one trainer differ by up to a percent
 
 
 def tolerance_of_loop(rules: VerdictRules, kind: DeviceKind) -> Tolerance:
-    """Return the tolerance of the loop's step time: that of runs, as a share."""
-    found = rules.tolerance_of_time(STEP_TIME.tolerance, kind)
-    return found.replace(least=min(max(found.least or 0.0, LEAST), found.relative or LEAST))
+    """Return the tolerance of the loop's step time: that of runs."""
+    return rules.tolerance_of_time(STEP_TIME.tolerance, kind)
 
 
 def decide_loop(loops: LoopTimes, ratio: TimeRatio, step_s: float, tolerance: Tolerance) -> Decision:
     """Decide a time per step from its interval. step_s: of the baseline."""
-    allowed, shown = tolerance.relative or 0.0, show_ratio(ratio)
+    allowed, shown = threshold_of(tolerance, step_s) / step_s, show_ratio(ratio)
     verdict: Verdict
     if (ratio.low > 0 or ratio.high < 0) and abs(ratio.effect) >= (tolerance.least or 0.0):
         verdict, word = ("regressed", "slower") if ratio.effect > 0 else ("improved", "quicker")
