@@ -53,10 +53,11 @@ def take_trial(line: str, rows: int, limit_s: float) -> tuple[str, LoopTimes]:
         plans = [plan_of("01_base", words, "cpu", folder, edit(line, folder) if one else None) for one in ("", line)]
         limits = loop_limits(plans[0], "cpu", cases=1, limit_s=limit_s)
         found = turn_loops((plans[0], plans[1]), folder / "turns", limits)
-    if found.wall is None or needs_hosts(found, limits):
+    if found.wall is None:
         return "unknown", found
-    is_beyond = (found.wall.low > 0 or found.wall.high < 0) and abs(found.wall.effect) >= expm1(limits.least)
-    return "different" if is_beyond else "same", found
+    if (found.wall.low > 0 or found.wall.high < 0) and abs(found.wall.effect) >= expm1(limits.least):
+        return "different", found
+    return "unknown" if needs_hosts(found, limits) else "same", found
 
 
 def describe(word: str, found: LoopTimes) -> str:

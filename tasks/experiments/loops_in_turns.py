@@ -185,11 +185,10 @@ def loop_limits(plan: RunPlan, platform: str | None, *, cases: int, limit_s: flo
 
 
 def needs_hosts(loops: LoopTimes, limits: TurnLimits) -> bool:
-    """Return whether the time of one program's two loops is open, so that their hosts are timed without it."""
+    """Return whether one program's two loops are not certainly the same, so that their hosts are timed without it."""
     if loops.wall is None:
         return True
-    wall = Interval(*(log1p(end) for end in (loops.wall.effect, loops.wall.low, loops.wall.high)))
-    return not is_decided(wall, Rule(limits.chance, limits.tolerance, limits.least))
+    return not (-limits.tolerance < log1p(loops.wall.low) and log1p(loops.wall.high) < limits.tolerance)
 
 
 def name_other_calls(observations: Both[Observation], names: Both[str]) -> LoopTimes | None:

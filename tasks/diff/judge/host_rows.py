@@ -7,18 +7,22 @@ from tasks.records.host_times import HostTimes, Span
 from tasks.records.text import counted
 
 HOST_LOOPS = "host loops without their program"
+LOOPS = "loops in turns"
 
 
 def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
-    """Return a row of the runs' time of one program; if the runs left it open, both host loops may decide it.
+    """Return a row of the time of one program; if runs and loops in turns left it open, both host loops may decide it.
+
+    Short hosts that take equal time refute a difference of loops in turns, too: these have more noise.
 
     What one program takes is equal, so the whole difference of two loops lies in their hosts. A host's work may hide
     behind the device, so a longer one makes the step longer for certain only where it exceeds the whole step; its
     processor time is always added.
     """
-    if row.verdict != "unknown" or not row.threshold or not row.baseline:
+    is_of_loops = row.evidence == LOOPS and row.verdict != "same"
+    if not (row.verdict == "unknown" or is_of_loops) or not row.threshold or not row.baseline:
         return row
-    if is_inside(row):
+    if row.verdict == "unknown" and is_inside(row):
         return row  # slow steps left it open: the interval of typical steps does not
     if host.problem:
         return row.replace(reason=f"{row.reason}; {host.problem}")
@@ -30,12 +34,15 @@ def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     is_short = is_cpu or max(means) < row.threshold
     if is_short and -row.threshold < span.low and span.high < row.threshold:
         verdict, reason = "same", f"one program, and {said}, inside {row.threshold_text} of a step"
+    elif is_of_loops and row.verdict != "unknown":
+        return row.replace(reason=f"{row.reason}; {said}")
     elif span.low > row.threshold and (is_cpu or means[1] + span.low - span.effect > row.baseline + row.threshold):
         verdict, reason = "regressed", f"same program; the host loop is slower: {said}"
     else:
         return row.replace(reason=f"{said}; {row.reason}")
     steps = f"{counted(host.steps, 'step')} of each in {host.pairs} processes"
-    shown = f"; the runs show {row.effect_text}" if row.effect_text else ""
+    source = LOOPS if is_of_loops else "the runs"
+    shown = f"; {source} show {row.effect_text}" if row.effect_text else ""
     return row.replace(
         verdict=verdict,
         reason=f"{reason}; {steps}{shown}",

@@ -5,7 +5,7 @@ from math import hypot, inf
 from configs.verdict_rules import DeviceKind, Tolerance, VerdictRules
 from tasks.diff.examine.arms import Arms
 from tasks.diff.judge.decide import show_threshold, threshold_of
-from tasks.diff.judge.host_rows import show_span
+from tasks.diff.judge.host_rows import LOOPS, show_span
 from tasks.diff.judge.metric_rows import make_row, not_judged
 from tasks.diff.judge.program_time_rows import show_ratio
 from tasks.diff.judge.time_rows import find_device_kind
@@ -18,7 +18,6 @@ from tasks.records.program_times import ProgramTimes, TimeRatio
 from tasks.records.run_facts import Measured
 from tasks.records.text import counted, show_estimate
 
-LOOPS = "loops in turns"
 TITLE = "Step time"  # of the loop
 SHOWN = 2  # compiled functions in a sentence
 

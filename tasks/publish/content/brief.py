@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from configs.frozen import Frozen
-from tasks.diff.judge.host_rows import HOST_LOOPS
+from tasks.diff.judge.host_rows import HOST_LOOPS, LOOPS
 from tasks.diff.judge.ingest_command import UNNAMED
-from tasks.diff.judge.loop_rows import LOOPS
 from tasks.diff.judge.metric_rows import NOT_JUDGED
 from tasks.diff.judge.next_step import PER_STEP, find_deciding_row, find_time_row
 from tasks.diff.judge.step_modes import find_border, name_share
