@@ -13,7 +13,8 @@ LOOPS = "loops in turns"
 def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     """Return a row of the time of one program; if runs and loops in turns left it open, both host loops may decide it.
 
-    Short hosts that take equal time refute a difference of loops in turns, too: these have more noise.
+    Loops in turns have more noise. Short hosts that take equal time refute a difference, and a difference inside the
+    tolerance counts only if the hosts differ, too.
 
     What one program takes is equal, so the whole difference of two loops lies in their hosts. A host's work may hide
     behind the device, so a longer one makes the step longer for certain only where it exceeds the whole step; its
@@ -35,7 +36,10 @@ def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     if is_short and -row.threshold < span.low and span.high < row.threshold:
         verdict, reason = "same", f"one program, and {said}, inside {row.threshold_text} of a step"
     elif is_of_loops and row.verdict != "unknown":
-        return row.replace(reason=f"{row.reason}; {said}")
+        agrees = span.low > 0 if row.verdict == "regressed" else span.high < 0
+        if agrees or abs(row.effect or 0.0) * row.baseline > row.threshold:
+            return row.replace(reason=f"{row.reason}; {said}")
+        return row.replace(verdict="unknown", reason=f"the hosts alone do not differ for certain: {said}; {row.reason}")
     elif span.low > row.threshold and (is_cpu or means[1] + span.low - span.effect > row.baseline + row.threshold):
         verdict, reason = "regressed", f"same program; the host loop is slower: {said}"
     else:

@@ -108,14 +108,9 @@ def judge_by_loops(row: MetricDiff, loops: LoopTimes | None, arms: Arms, rules: 
     if decision.verdict == "unknown" and ratio.high - ratio.low >= width:
         return row.replace(reason=f"{row.reason}; loops in turns: {decision.reason}")
     shown = f"; the runs show {row.effect_text}" if row.effect_text else ""
-    fields = dict(decision) | {
-        "reason": f"{decision.reason}{shown}",
-        "threshold": row.threshold and decision.threshold,
-        "level": row.level,
-    }
     metric = CPU_TIME if is_cpu else STEP_TIME.replace(title=TITLE)
-    found = make_row(metric, _cells(step_s, ratio, metric.decimals), arms, decision)
-    return found.replace(**fields)
+    both = _cells(step_s, ratio, metric.decimals)
+    return make_row(metric, both, arms, decision.replace(reason=f"{decision.reason}{shown}", level=row.level))
 
 
 def compiles_row(arms: Arms, loops: LoopTimes) -> MetricDiff | None:

@@ -113,7 +113,11 @@ def test_hosts_of_one_program_decide_what_the_loops_leave_open() -> None:
         record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=turned(low, high), host=host)
         assert record.verdict == "same"
     longer = host.replace(wall_s=(0.003, 0.003))  # of which the device may hide another share
-    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=turned(0.005, 0.08), host=longer)
+    for low, high, verdict in ((0.005, 0.08, "unknown"), (0.03, 0.09, "regressed")):  # less and more than ±5 %
+        record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=turned(low, high), host=longer)
+        assert record.verdict == verdict
+    slower = longer.replace(wall=Span(effect=0.001, low=0.0005, high=0.0015))
+    record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=turned(0.005, 0.08), host=slower)
     assert record.verdict == "regressed"
     two = compare("0.12.0", turns=TURNS, loops=turned(-0.02, 0.09), host=host)
     assert [row.verdict for row in two.rows if row.title == "Step time"] == ["unknown"]
