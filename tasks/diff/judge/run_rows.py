@@ -161,10 +161,9 @@ def _decide_values(
     # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
     equal = proved or (parity.parity.steps >= MIN_STEPS and parity.parity.first is None and not parity.varies)
     found = decide_values(runs.evaluations, context.replace(proved=equal)), decide_values(others, context)
-    evaluations, values = (
-        one and decide_by_data(one, data, evidence.data)
-        for one in (excuse_rounding(one, loss, function) for one in found)
-    )
+    # of equal weights an evaluation has nothing to round differently
+    told = found[0] if equal else excuse_rounding(found[0], loss, function), excuse_rounding(found[1], loss, function)
+    evaluations, values = (one and decide_by_data(one, data, evidence.data) for one in told)
     return Values(loss, evaluations, values, data)
 
 

@@ -237,7 +237,10 @@ def tell_difference(record: ComparisonRecord, row: MetricDiff | None) -> str:
         return f"{dead}: {words}." if (words := _find_cause(record)) else f"{dead}."
     is_blocked = any(finding.effect == "blocks" for finding in record.findings)
     known = "" if is_blocked else tell_function(record) or _tell_floors(record)
-    if row is not None and row.metric in DECIDED_BY_FUNCTION and row.verdict == record.verdict and known:
+    decides = row is not None and row.metric in DECIDED_BY_FUNCTION and row.verdict == record.verdict
+    is_one = record.function is not None and record.function.answer == "same"
+    # other evaluations of equal weights are no matter of the step's function
+    if decides and known and not (is_one and record.verdict in ("regressed", "changed")):
         return _as_sentence(known)
     if row is not None and row.metric == RESTORED.name and row.verdict == record.verdict:
         return _as_sentence(f"{row.title.lower()}: {visible(row.reason)}", known)

@@ -130,7 +130,7 @@ def compare() -> Callable[..., ComparisonRecord]:
         given: dict[str, Any] = {
             "tolerances": load_tolerances("default"), "declared": frozenset({"pure_nnx"}), "effects": load_effects(),
         } | options  # fmt: skip
-        own = ("aa", "chance", "case", "checkpoints", "turns", "loops", "data")
+        own = ("aa", "chance", "case", "checkpoints", "turns", "loops", "data", "function")
         rest = {key: given.pop(key) for key in own if key in given}
         rules = make_rules("Same?", **given)
         place: dict[str, Any] = {"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}

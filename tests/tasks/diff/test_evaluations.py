@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from tasks.publish.content.brief import make_brief
 from tasks.records.compared_case import ComparisonRecord, MetricDiff
+from tasks.records.function import FunctionComparison
 from tasks.records.run import RunRecord
 from tasks.records.shared_fields import Source
 from tests.wording.sentences import Wording
@@ -53,6 +55,10 @@ def test_after_equal_training_losses_a_small_difference_counts(
     """The same weights were evaluated on other data or in another way."""
     sides = make_run("linen", **evaluated({5: 7.5})), make_run("nnx", **evaluated({5: 7.45}))
     assert row_of(compare(*sides), "evaluations").verdict == "changed"
+    one = FunctionComparison(answer="same", sentence="one function")  # equal weights: nothing rounds differently
+    record = compare(*sides, function=one)
+    assert row_of(record, "evaluations").verdict == "changed"
+    assert make_brief(record).sentence.startswith("Evaluation ")
     drifting = make_run("nnx", losses=(9.0, 8.5, 8.0, 7.53, 7.25, 7.0), **evaluated({5: 7.45}))
     assert row_of(compare(sides[0], drifting), "evaluations").verdict == "unknown"  # one run of each
 
