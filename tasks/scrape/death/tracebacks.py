@@ -49,7 +49,7 @@ _WEAK = (
 )
 # text before the traceback of an error that the interpreter ignored, or of an optional import (NeMo's `safe_import`)
 _IGNORED = re.compile(rb"(?:Exception ignored in[^\n]*|\bImport of [^\n]{1,200} failed with:)\s*\Z")
-BYTES_ABOVE = 600  # bytes before the header that are searched
+BYTES_ABOVE = 6000  # bytes before the header that are searched; a task that failed is shown in 2,700
 MAX_MARK_LENGTH = 200  # bytes; longer text before the header on its line is not a mark
 MARKED_WITHIN = 40  # number of lines below the header, of all ranks; one of these lines must begin with the mark
 _NUMBER = re.compile(rb" *\d+")

@@ -58,6 +58,9 @@ WEAK = {
     "at exit": "Error in atexit._run_exitfuncs:\n",
     "in a thread": "Exception in thread Thread-3 (_upload):\n",
     "in a task": "Task exception was never retrieved\nfuture: <Task finished name='Task-1'>\n",
+    # asyncio shows the task with its exception, TensorStore's with places in its sources
+    "in a task with a long message": "E0418 00:00:05.000000 1351 base_events.py:9] Task exception was never retrieved\n"
+    f"future: <Task finished name='Task-1' exception=ValueError('{'x' * 2700}')>\n",
     "logged": "E0418 00:00:05.000000 135104514455360 async_checkpointer.py:260] Failed to run 3 operations\n",
     "with logging": "ERROR:root:upload failed, trying again\n",
 }
