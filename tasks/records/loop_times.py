@@ -26,6 +26,7 @@ class LoopTimes(Frozen):
     cpu_s: tuple[float, float] = (0.0, 0.0)
     rounds: int = 0  # turns of each arm
     steps: int = 0  # timed steps of each arm
+    processes: int = 1  # pairs of processes: 2 if the first differed; the intervals span both
     compiles: tuple[tuple[LoopCompile, ...], tuple[LoopCompile, ...]] = ((), ())
     seconds: float = 0.0
     limit_s: float = 0.0

@@ -55,7 +55,9 @@ def decide_loop(loops: LoopTimes, ratio: TimeRatio, step_s: float, tolerance: To
 def describe_loops(loops: LoopTimes) -> str:
     """Return how the loops were measured, as text."""
     cpu = f"; processor time {show_ratio(loops.cpu)}" if loops.cpu is not None else ""
-    return f"both trainers in turns, {counted(loops.steps, 'step')} of each in {counted(loops.rounds, 'round')}{cpu}"
+    pairs = ", of two pairs of processes" if loops.processes > 1 else ""
+    steps, rounds = counted(loops.steps, "step"), counted(loops.rounds, "round")
+    return f"both trainers in turns, {steps} of each in {rounds}{pairs}{cpu}"
 
 
 def loop_row(arms: Arms, loops: LoopTimes, rules: VerdictRules) -> MetricDiff:

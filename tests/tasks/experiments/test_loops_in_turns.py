@@ -10,7 +10,7 @@ import pytest
 from tasks.experiments import loops_in_turns
 from tasks.experiments.interleave import TurnLimits
 from tasks.experiments.loops_in_turns import name_other_calls, needs_hosts, turn_loops
-from tasks.records.loop_times import LoopTimes
+from tasks.records.loop_times import LoopCompile, LoopTimes
 from tasks.records.observation import CycleRecord, Observation
 from tasks.records.plan import RunPlan
 from tasks.records.program_times import TimeRatio
@@ -61,7 +61,21 @@ def test_a_sleep_of_the_host_is_found(call: str, turned: Callable[..., LoopTimes
     assert found.cpu is not None
     assert found.cpu.low < 0.5  # it slept
     assert found.compiles == ((), ())
-    assert found.steps == found.rounds * (found.steps // found.rounds)
+    assert found.processes == 2  # two pairs show it
+
+
+def test_a_difference_that_one_pair_of_processes_shows_is_none(
+    plan_of: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two processes of one trainer may differ, as on a busy machine, and no round of theirs shows it."""
+    wide, none = TimeRatio(effect=0.2, low=0.1, high=0.3), TimeRatio(effect=0.0, low=-0.02, high=0.02)
+    compiled = LoopCompile(function="f", place="a.py:1", count=2)
+    pairs = [LoopTimes(wall=wall, cpu=wall, rounds=10, steps=50, compiles=((), (compiled,))) for wall in (wide, none)]
+    monkeypatch.setattr(loops_in_turns, "_turn_new_processes", lambda *arguments: pairs.pop(0))
+    found = turn_loops((plan_of("left", text=" "), plan_of("right", text=" ")), tmp_path, LIMITS)
+    assert found.wall is not None
+    assert (found.wall.low, found.wall.high, found.steps) == (-0.02, 0.3, 100)
+    assert found.compiles == ((), (compiled.replace(count=4),))
 
 
 @pytest.mark.long
