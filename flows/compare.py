@@ -461,7 +461,7 @@ def compare_programs_of(
     both = (plans[0], plans[1])
     limits = limits_of(plans[0].rules, cases=cases, limit_s=limit_s or INTERLEAVE_S)
     of_function = say_cost_of_function(store, plans[0].comparison, plans[0].case)
-    costs = [of_function if one == "function" else f"{say_cost(limits)}, {LOOP_COST}; {OFF}" for one in sorted(only)]
+    costs = [of_function if one == "function" else f"{say_cost(limits)}, {LOOP_COST}" for one in sorted(only)]
     EVENTS.put(Explaining(plans[0].case, f"nothing is trained: {'; '.join(costs)}"))
     with slice_of(plans[0].target):
         record: ComparisonRecord = experiments_step(both, stand_ins, only, limits, store, cases)

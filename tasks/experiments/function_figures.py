@@ -22,7 +22,6 @@ from tasks.records.text import counted
 NEAR = ("counter", "a batch")  # states with a run's own weights
 TIES = ("weights × 0",)  # states in which functions with equal gradients almost everywhere may differ
 SHOWN_PLACES, MAX_CODE = 3, 80
-SMALL = 1e-7  # smaller differences usually come from one constant in a narrow type
 LONGER = 0.01  # share by which the updates of the chain "longer" are longer; as in `evaluate.compare_function`
 LEAST_METRIC = 1e-3  # size of a smaller metric: auxiliary losses that are 0 in exact arithmetic
 MIN_SIZE = 256  # values of a gradient whose rounding error is compared alone; of fewer values it is an accident
@@ -389,8 +388,4 @@ def _say(found: FunctionComparison, changed: str, where: str = "") -> list[str]:
         how = "is finite in one arm only" if worst.float64 == inf else f"differs by {worst.float64:.1g}"
         line = f": {where}" if where else ""
         return [f"another function: {name} {how} in float64 at a state that no run reached, {worst.state}{line}"]
-    parts = [f"another function: {name} differs by {worst.float64:.1g} in float64 at {worst.state}", as_run]
-    if max(gap.float64 for gap in found.gaps) <= SMALL:
-        usual = "a constant rounded to bf16, or a table computed in float32"
-        parts.append(f"; a difference of this size is usually {usual}")
-    return parts
+    return [f"another function: {name} differs by {worst.float64:.1g} in float64 at {worst.state}", as_run]

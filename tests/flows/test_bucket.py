@@ -22,7 +22,7 @@ def test_a_comparison_in_a_bucket_is_found_by_every_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     environment = user_environment | gcs_environment
-    words = ("compare", "linen-vs-nnx", "--set", "steps=3", "--out", gcs_url)
+    words = ("compare", "linen-vs-nnx", "--set", "steps=3", "--interleave", "off", "--out", gcs_url)
     done = maxview(*words, environment=environment | {"XDG_CACHE_HOME": str(tmp_path / "one machine")})
     assert done.returncode != 2, done.stderr
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a third machine"))

@@ -128,7 +128,7 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
 def test_killed_flows_and_trainers_resume(
     start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf, holding: Any
 ) -> None:
-    words = ("compare", "linen-vs-nnx", *LONG, "--out", "o")
+    words = ("compare", "linen-vs-nnx", *LONG, "--interleave", "off", "--out", "o")
     runs = tmp_path / "o" / "runs"
 
     def kill_at(arm: str, step: int) -> Path:

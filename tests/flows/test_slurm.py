@@ -85,7 +85,7 @@ def test_compare(cluster: Cluster, maxview: Run, tree: Path, tmp_path: Path, in_
     doctor = maxview("doctor", "--target", "slurm", "--out", str(out))
     assert re.search("– target slurm: sacct .*accounting storage is disabled", doctor.stdout)
     words = ("--target", "slurm", "--set", "steps=20", "--set", "checkpoint_period=10", "--out", str(out))
-    done = maxview("compare", "linen-vs-nnx", *words, "--json")
+    done = maxview("compare", "linen-vs-nnx", *words, "--interleave", "off", "--json")
     assert done.returncode in (0, 1, 3), done.stdout[-3000:] + done.stderr[-3000:]
     (record,) = json.loads(done.stdout)
     assert all(floor["holds"] for floor in record["floors"])

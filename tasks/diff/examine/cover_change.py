@@ -116,10 +116,11 @@ def doubt_others(observations: Both[Observation]) -> Iterator[str]:
 
 
 def _name_short_recordings(observations: Both[Observation], wanted: int) -> Iterator[str]:
-    for one in observations:
-        if one.loop is not None and one.loop.calls < wanted:
-            why = f" ({one.notes[0]})" if one.notes else ""
-            yield f"of {one.arm}, {counted(one.loop.calls, 'step')} of {wanted} were recorded{why}"
+    short = [one for one in observations if one.loop is not None and one.loop.calls < wanted]
+    if short:
+        steps = [f"{one.loop.calls} of {wanted} steps of {one.arm}" for one in short if one.loop is not None]
+        notes = dict.fromkeys(one.notes[0] for one in short if one.notes)
+        yield f"only {' and '.join(steps)} were recorded{f' ({"; ".join(notes)})' if notes else ''}"
 
 
 def add_function(coverage: ChangeCoverage | None, function: FunctionComparison) -> ChangeCoverage | None:

@@ -408,7 +408,7 @@ def tell_cost(record: ComparisonRecord, explained: Explanation) -> str:
     if record.function is not None and record.function.answer == "another":
         return ""
     rows = explained.memory.buffers if explained.memory is not None and MEMORY.name in differ else ()
-    more = [f"{(row.candidate_bytes - row.baseline_bytes) / 2**20:+,.2f} MiB of {row.what}" for row in rows[:1]]
+    more = [f"{_show_growth(row.candidate_bytes - row.baseline_bytes)} of {row.what}" for row in rows[:1]]
     more = [f"{text} at {row.line.place}" if row.line else text for text, row in zip(more, rows, strict=False)]
     times = explained.time.differences if explained.time is not None else ()
     if not differ & set(PER_STEP):  # of the parts of a step only the host has a line where it compiles
@@ -416,6 +416,10 @@ def tell_cost(record: ComparisonRecord, explained: Explanation) -> str:
     more += [row.sentence for row in times[:1] if row.sure]
     touched = [f"{line.commit}: {line.place}" for line in explained.lines[:1] if more]
     return "; ".join([*touched, *more][:2])
+
+
+def _show_growth(size: int) -> str:
+    return f"{size / 2**20:+,.2f} MiB" if abs(size) >= 2**20 else f"{size / 2**10:+,.2f} KiB"
 
 
 def _agree(strips: Sequence[Strip], row: MetricDiff) -> bool:
