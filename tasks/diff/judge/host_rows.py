@@ -1,6 +1,7 @@
 """Judges the time of a step of one program by both host loops, which were timed without it."""
 
 from tasks.diff.judge.program_time_rows import is_inside
+from tasks.diff.phrases.amounts import ONE_RUN
 from tasks.metrics.time_metrics import CPU_TIME
 from tasks.records.compared_case import MetricDiff
 from tasks.records.host_times import HostTimes, Span
@@ -8,20 +9,26 @@ from tasks.records.text import counted
 
 HOST_LOOPS = "host loops without their program"
 LOOPS = "loops in turns"
+DIFFERENT = ("regressed", "improved")
+
+
+def is_open(row: MetricDiff) -> bool:
+    """Return whether a row of the runs' time is open, also where one run of each differs: a busy machine does that."""
+    return row.verdict == "unknown" or (row.verdict in DIFFERENT and row.evidence == ONE_RUN)
 
 
 def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     """Return a row of the time of one program; if runs and loops in turns left it open, both host loops may decide it.
 
     Loops in turns have more noise. Short hosts that take equal time refute a difference, and a difference inside the
-    tolerance counts only if the hosts differ, too.
+    tolerance counts only if the hosts differ, too, as one of a single run of each does.
 
     What one program takes is equal, so the whole difference of two loops lies in their hosts. A host's work may hide
     behind the device, so a longer one makes the step longer for certain only where it exceeds the whole step; its
     processor time is always added.
     """
     is_of_loops = row.evidence == LOOPS and row.verdict != "same"
-    if not (row.verdict == "unknown" or is_of_loops) or not row.threshold or not row.baseline:
+    if not (is_open(row) or is_of_loops) or not row.threshold or not row.baseline:
         return row
     if row.verdict == "unknown" and is_inside(row):
         return row  # slow steps left it open: the interval of typical steps does not
@@ -35,9 +42,9 @@ def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     is_short = is_cpu or max(means) < row.threshold
     if is_short and -row.threshold < span.low and span.high < row.threshold:
         verdict, reason = "same", f"one program, and {said}, inside {row.threshold_text} of a step"
-    elif is_of_loops and row.verdict != "unknown":
+    elif row.verdict != "unknown":
         agrees = span.low > 0 if row.verdict == "regressed" else span.high < 0
-        if agrees or abs(row.effect or 0.0) * row.baseline > row.threshold:
+        if agrees or (is_of_loops and abs(row.effect or 0.0) * row.baseline > row.threshold):
             return row.replace(reason=f"{row.reason}; {said}")
         return row.replace(verdict="unknown", reason=f"the hosts alone do not differ for certain: {said}; {row.reason}")
     elif span.low > row.threshold and (is_cpu or means[1] + span.low - span.effect > row.baseline + row.threshold):

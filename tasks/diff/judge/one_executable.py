@@ -1,6 +1,7 @@
 """Decides the rows of one executable before any experiment, and whether both host loops have to be timed."""
 
 from tasks.diff.examine.examination import Examination
+from tasks.diff.judge.host_rows import is_open
 from tasks.diff.judge.run_rows import decide_runs
 from tasks.metrics.time_metrics import CPU_TIME, STEP_TIME
 
@@ -16,5 +17,6 @@ def decide_one_executable(examined: Examination) -> Examination:
         return examined
     decided = decide_runs(examined)
     left = {row.metric for row in decided.rows if row.verdict == "unknown"}
-    hosts = frozenset({"host"} if left and left <= TIMES else ())
+    weak = any(is_open(row) for row in decided.rows if row.metric in TIMES)
+    hosts = frozenset({"host"} if weak and left <= TIMES else ())
     return examined.replace(decided=decided, needed=examined.needed | hosts)

@@ -3,6 +3,7 @@
 import pytest
 
 from tasks.diff.judge.host_rows import HOST_LOOPS, judge_by_host
+from tasks.diff.phrases.amounts import ONE_RUN
 from tasks.metrics.table import BY_NAME
 from tasks.records.compared_case import MetricDiff, Verdict
 from tasks.records.host_times import HostTimes, Span
@@ -58,6 +59,15 @@ def test_slow_steps_and_decided_rows_stay() -> None:
     measured = open_row(WALL, verdict="regressed")
     for row in (inside, measured):
         assert judge_by_host(row, host(-1.0, 1.0)) == row
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"), [(-1.0, 1.5, "same"), (1.0, 3.0, "regressed"), (-3.0, 3.0, "unknown")]
+)
+def test_one_run_of_each_decides_no_time_of_one_program(low: float, high: float, verdict: str) -> None:
+    """On two cores with fourteen running processes, one run of NNX took 29 % more processor time than one of Linen."""
+    row = open_row(CPU, low=0.1, high=0.5, verdict="regressed").replace(evidence=ONE_RUN)
+    assert judge_by_host(row, host(low, high)).verdict == verdict
 
 
 def test_a_problem_is_said() -> None:
