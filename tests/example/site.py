@@ -150,7 +150,9 @@ def _add_commits(
         side: arm.replace(commit=shas[arm.name], label=f"{arm.name} · {shas[arm.name][:9]}")
         for side, arm in sides.items()
     }
-    return record.replace(**labelled, commits={record.candidate.name: tuple(own)})
+    record = record.replace(**labelled, commits={record.candidate.name: tuple(own)})
+    by_hand = record.next_step is not None and record.next_step.kind == "by hand"
+    return record.replace(next_step=make_step(record, "by hand")) if by_hand else record
 
 
 def _write_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, str], store: Store) -> None:

@@ -37,7 +37,9 @@ def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     is_cpu = row.metric == CPU_TIME.name
     span, means = (host.cpu, host.cpu_s) if is_cpu else (host.wall, host.wall_s)
     assert span is not None
-    said = f"the host loops alone take {1000 * means[0]:.3g} and {1000 * means[1]:.3g} ms of a step: {show_span(span)}"
+    hidden = "" if is_cpu else ", of which the device may hide a part"
+    takes = f"{1000 * means[0]:.3g} and {1000 * means[1]:.3g} ms of a step"
+    said = f"the host loops alone take {takes}: {show_span(span)}{hidden}"
     # where a host takes longer, how much of it the device hides may differ
     is_short = is_cpu or max(means) < row.threshold
     if is_short and -row.threshold < span.low and span.high < row.threshold:

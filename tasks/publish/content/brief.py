@@ -42,7 +42,7 @@ from tasks.publish.content.verdict_words import (
     without_sides,
 )
 from tasks.records.compared_case import ArmSummary, ComparisonRecord, MetricDiff, Verdict
-from tasks.records.explanation import Explanation
+from tasks.records.explanation import Explanation, TimeDifference
 from tasks.records.function import show_relative
 from tasks.records.next_step import NextStep
 from tasks.records.text import counted, shorten, show_share, tells_nothing, visible
@@ -150,7 +150,7 @@ def make_brief(record: ComparisonRecord) -> Brief:
     strips = tuple(_draw_strips(record)) if is_timed and record.verdict != "same" else ()
     strips = strips if row is not None and _agree(strips, row) else ()
     rows, more = _choose_rows(record, row)
-    sentence = tell_difference(record, row)
+    sentence, why = tell_difference(record, row), tell_why(record, row)
     targets = [] if record.target == UNNAMED else [record.target]
     return Brief(
         outcome=outcome_of(record),
@@ -169,8 +169,8 @@ def make_brief(record: ComparisonRecord) -> Brief:
         deaths=tuple(_tell_death(record, arm) for _, arm in sides_of(record) if arm.has_died),
         rows=rows,
         more=more,
-        why=tell_why(record, row),
-        edit=tuple(line for edit in list_edits(record)[-1:] for line in shorten_edit(edit)),
+        why=why,
+        edit=tuple(line for edit in list_edits(record)[-1:] for line in shorten_edit(edit, why)),
         next_step=record.next_step,
         done=NOTHING_LEFT if _is_done(record) else "",
         row=row,
@@ -411,11 +411,22 @@ def tell_cost(record: ComparisonRecord, explained: Explanation) -> str:
     more = [f"{_show_growth(row.candidate_bytes - row.baseline_bytes)} of {row.what}" for row in rows[:1]]
     more = [f"{text} at {row.line.place}" if row.line else text for text, row in zip(more, rows, strict=False)]
     times = explained.time.differences if explained.time is not None else ()
-    if not differ & set(PER_STEP):  # of the parts of a step only the host has a line where it compiles
+    if differ & set(PER_STEP):
+        times = _agreeing_times(record, times)
+    else:  # of the parts of a step only the host has a line where it compiles
         times = tuple(row for row in times if row.line and row.what == HOST and COMPILED_PROGRAMS.name in differ)
     more += [row.sentence for row in times[:1] if row.sure]
     touched = [f"{line.commit}: {line.place}" for line in explained.lines[:1] if more]
     return "; ".join([*touched, *more][:2])
+
+
+def _agreeing_times(record: ComparisonRecord, times: Sequence[TimeDifference]) -> tuple[TimeDifference, ...]:
+    """Return the parts of a step that lengthen it if it is longer, or shorten it; of one program, only its host."""
+    slower = any(row.verdict == "regressed" for row in record.rows if row.metric in PER_STEP)
+    is_one = any(floor.name == "same program" and floor.holds for floor in record.floors)
+    return tuple(
+        one for one in times if (one.candidate_s > one.baseline_s) == slower and (one.what == HOST or not is_one)
+    )
 
 
 def _show_growth(size: int) -> str:

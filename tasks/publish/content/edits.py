@@ -113,15 +113,17 @@ def read_diff(record: ComparisonRecord, side: str, version: CodeVersion) -> Iter
             old, new = old + 1, new + 1
 
 
-def shorten_edit(edit: Edit) -> list[str]:
+def shorten_edit(edit: Edit, told: str = "") -> list[str]:
     """Return up to SHOWN changed lines, each without its indentation; the last one tells how many more there are.
 
-    Of commits only a short diff: the first lines of a long one tell little.
+    The first line names the files, unless `told` does. Of commits only a short diff: the first lines of a long one tell
+    little.
     """
     if not edit.version.changed and not edit.is_short:
         return []
     changed = [f"{line.text[0]} {line.text[1:].strip()}" for line in edit.lines if line.kind in ("added", "removed")]
     changed = [line for line in changed if line[1:].strip()]
+    files = [] if all(file in told for file in edit.files) else [", ".join(edit.files)]
     if len(changed) <= SHOWN:
-        return changed
-    return [*changed[: SHOWN - 1], f"… {len(changed) - SHOWN + 1} more lines: {edit.command}"]
+        return [*files, *changed]
+    return [*files, *changed[: SHOWN - 1], f"… {len(changed) - SHOWN + 1} more lines: {edit.command}"]

@@ -160,6 +160,25 @@ def test_further_compiles_have_the_line_that_compiles_and_no_other_time(
     assert (brief.why == "slow at train.py:32") == named
 
 
+@pytest.mark.parametrize(("what", "one_program", "longer", "named"), [
+    ("dot_general", False, True, True),
+    ("dot_general", False, False, False),  # the slower arm spends less time there
+    ("dot_general", True, True, False),  # one program: other work on the machine
+    (HOST, True, True, True),
+])  # fmt: skip
+def test_why_a_step_is_slower_is_a_part_that_is_longer(
+    what: str, one_program: bool, longer: bool, named: bool, record_002: ComparisonRecord, make_row: MakeRow
+) -> None:
+    row = make_row("step_time_s", "Step time", ("0.1", "0.2", "0.1"), "regressed", "steady steps +100 %")
+    first, second = (0.0, 0.05) if longer else (0.05, 0.0)
+    part = TimeDifference(what=what, baseline_s=first, candidate_s=second, sentence="50 ms more in it")
+    spent = TimeExplanation(sentence="", steps=(20, 20), step_s=(0.1, 0.2), differences=(part,))
+    floors = (Floor(name="same program", holds=one_program, evidence=""),)
+    update = {"rows": (row,), "verdict": "regressed", "findings": (), "floors": floors, "function": None}
+    brief = make_brief(record_002.replace(**(update | {"explanation": Explanation(headline="", time=spent)})))
+    assert (brief.why == "50 ms more in it") == named
+
+
 @pytest.mark.parametrize("is_beyond_run", [True, False])
 def test_a_function_that_differs_beyond_the_run_alone_has_the_place_where_the_programs_differ(
     is_beyond_run: bool, record_002: ComparisonRecord, make_row: MakeRow

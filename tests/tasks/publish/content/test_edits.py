@@ -62,11 +62,12 @@ def test_a_diff_of_up_to_14_lines_needs_no_section(lines: int, is_short: bool, r
 def test_a_terminal_shows_up_to_six_lines(lines: int, shown: int, record_002: ComparisonRecord) -> None:
     record = edited(record_002, "\n".join(DIFF.split("\n")[:5] + [f"+    x = {n}" for n in range(lines)]))
     brief = make_brief(record)
-    assert len(brief.edit) == shown
-    assert brief.edit[0] == "+ x = 0"
+    assert brief.edit[0] == "model/layers.py"
+    assert len(brief.edit) == 1 + shown
+    assert brief.edit[1] == "+ x = 0"
     assert brief.edit[-1] == ("+ x = 5" if lines == 6 else f"… {lines - 5} more lines: git diff")
     printed = [line.plain.strip() for line in render_brief(record, 80, bars=False)]
-    assert printed[-shown:] == list(brief.edit)
+    assert printed[-1 - shown :] == list(brief.edit)
 
 
 def test_the_lines_between_two_commits_are_shown(record_002: ComparisonRecord) -> None:
@@ -74,7 +75,7 @@ def test_the_lines_between_two_commits_are_shown(record_002: ComparisonRecord) -
     record = committed(record_002, DIFF)
     (edit,) = list_edits(record)
     assert (edit.title, edit.files) == ("Changed lines", ("model/layers.py",))
-    assert make_brief(record).edit[0] == "- y = wide * f(e)"
+    assert make_brief(record).edit[:2] == ("model/layers.py", "- y = wide * f(e)")
 
 
 def test_a_terminal_leaves_out_a_long_diff_of_a_commit(record_002: ComparisonRecord) -> None:
