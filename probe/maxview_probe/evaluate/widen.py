@@ -59,19 +59,25 @@ def as_run(text: str) -> str:
 def drop_callbacks(module: Any) -> None:
     """Remove the calls of Python that return nothing, such as `jax.debug.print`: no result depends on them."""
     for operation in list(walk(module.operation)):
-        if operation.name == "stablehlo.custom_call" and not len(operation.results):
-            target = ir.StringAttr(operation.attributes["call_target_name"]).value
-            if any(word in target for word in _CALLBACKS):
-                operation.erase()
+        if not len(operation.results) and callback_of(operation):
+            operation.erase()
+
+
+def callback_of(operation: Any) -> str:
+    """Return the target of a call of Python; "" for any other operation."""
+    if operation.name != "stablehlo.custom_call":
+        return ""
+    target = ir.StringAttr(operation.attributes["call_target_name"]).value
+    return target if any(word in target for word in _CALLBACKS) else ""
 
 
 def check_calls(module: Any, *, floats: bool = True) -> None:
     """Raise NoFunction if a kernel or callback of the program cannot be run here (`floats`: in float64)."""
     for operation in walk(module.operation):
         if operation.name == "stablehlo.custom_call":
+            if callback_of(operation):
+                raise NoFunction(f"the step calls Python ({callback_of(operation)}): it cannot be evaluated alone")
             target = ir.StringAttr(operation.attributes["call_target_name"]).value
-            if any(word in target for word in _CALLBACKS):
-                raise NoFunction(f"the step calls Python ({target}): it cannot be evaluated alone")
             kinds = [one.type for one in (*operation.operands, *operation.results)]
             if target not in PASSED and (not floats or any(widened(kind) is not None for kind in kinds)):
                 where = _place(operation)

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import hypot, inf
@@ -31,7 +31,7 @@ from maxview_probe.library.errors import CannotCompare, in_user_terms, name_func
 from maxview_probe.library.result import Gap, Result, Root, Rounding
 from maxview_probe.library.roots import are_rounding, evaluate, find_roots
 from maxview_probe.library.states import GIVEN, HARMLESS, FunctionSweep
-from maxview_probe.library.traced import GRADIENT, TracedFunction, read_arguments, trace
+from maxview_probe.library.traced import GRADIENT, RESULT, TracedFunction, read_arguments, trace
 
 SWEEP_S = 20.0  # after this no further state is begun
 DRAWN = 1e-9  # limit at drawn arguments, which are as large as the given ones
@@ -59,11 +59,11 @@ def compare(old: Callable[..., Any], new: Callable[..., Any], args: Sequence[Any
             True, 0.0, Rounding(0.0, 0.0, kind), results, (), one_program=True, names=names,
             seconds=time.monotonic() - began,
         )  # fmt: skip
-    given = [*values, *cotangents]
+    given = [[*values, *its] for its in cotangents]
     with jax.enable_x64(True):
         texts = _widen(traced, names)
         programs = _compile(traced, texts, names)
-        first = [to_float64(one) for one in given]
+        first = [to_float64(one) for one in given[0]]
         arms = tuple(SweptArm(wide, text.watched) for (_, wide), text in zip(programs, texts, strict=True))
         exact = [arm.run(first) for arm in arms]
         _refuse_nan(traced, exact, names)
@@ -88,7 +88,7 @@ def compare(old: Callable[..., Any], new: Callable[..., Any], args: Sequence[Any
         gaps=gaps,
         roots=roots,
         untried=(*_list_untried(swept.arms, texts), *([f"states after {SWEEP_S:.0f} s"] if swept.is_cut else ())),
-        notes=() if gaps else (*([constants] if constants else ()), *_list_notes(swept.found)),
+        notes=() if gaps else (*_list_types(traced, names), *filter(None, [constants]), *_list_notes(swept.found)),
         names=names,
         seconds=time.monotonic() - began,
     )
@@ -161,18 +161,18 @@ def _without_rounded_constants(swept: _Swept, texts: Sequence[_Wide], gaps: Sequ
 
 def trace_both(
     old: Callable[..., Any], new: Callable[..., Any], args: Sequence[Any], names: tuple[str, str], *, grad: bool
-) -> tuple[tuple[TracedFunction, TracedFunction], list[Any], list[Any]]:
-    """Return both functions' programs, the cotangents and the arrays of the arguments. Raises CannotCompare."""
+) -> tuple[tuple[TracedFunction, TracedFunction], tuple[list[Any], list[Any]], list[Any]]:
+    """Return both functions' programs, the cotangents of each, and the arguments' arrays. Raises CannotCompare."""
     given = read_arguments(old, args)
-    left, cotangents = trace(names[0], old, given, grad=grad)
-    right, _ = trace(names[1], new, given, grad=grad)
+    left, left_cotangents = trace(names[0], old, given, grad=grad)
+    right, right_cotangents = trace(names[1], new, given, grad=grad)
     shapes = [[(slot.meaning, slot.shape) for slot in one.outputs] for one in (left, right)]
     if len(shapes[0]) != len(shapes[1]):
         raise CannotCompare(f"{names[0]} returns {_count(shapes[0])}, and {names[1]} {_count(shapes[1])}")
     for (meaning, mine), (_, theirs) in zip(*shapes, strict=True):
         if mine != theirs:
             raise CannotCompare(f"{meaning} has the shape {mine} in {names[0]}, and {theirs} in {names[1]}")
-    return (left, right), cotangents, given.values
+    return (left, right), (left_cotangents, right_cotangents), given.values
 
 
 def _count(results: Sequence[Any]) -> str:
@@ -239,15 +239,15 @@ def _refuse_nan(traced: Sequence[TracedFunction], exact: Sequence[Sequence[Any]]
 def _measure_rounding(
     traced: Sequence[TracedFunction],
     programs: Sequence[tuple[RunnableProgram, RunnableProgram]],
-    given: Sequence[Any],
+    given: Sequence[Sequence[Any]],
     exact: Sequence[Sequence[Any]],
     kind: str,
 ) -> Rounding:
     errors = []
-    for one, (plain, _), wide in zip(traced, programs, exact, strict=True):
+    for one, (plain, _), its_given, wide in zip(traced, programs, given, exact, strict=True):
         parts = [
             (distance(*_finite(mine, its)) or 0.0, distance(*_finite(its, np.zeros_like(its))) or 0.0)
-            for slot, mine, its in zip(one.outputs, plain(given), wide, strict=True)
+            for slot, mine, its in zip(one.outputs, plain(its_given), wide, strict=True)
             if slot.is_float
         ]
         errors.append(hypot(*(gap for gap, _ in parts)) / (hypot(*(norm for _, norm in parts)) or 1.0))
@@ -333,6 +333,13 @@ def _operands(fingerprint: str) -> list[str]:
 
 def _say_condition(condition: Condition) -> str:
     return f"{shorten(condition.file)}:{condition.line}" if condition.file else "a condition without a line"
+
+
+def _list_types(traced: Sequence[TracedFunction], names: Sequence[str]) -> Iterator[str]:
+    """Yield a note for each result that has another type in the new function."""
+    for left, right in zip(*(one.outputs for one in traced), strict=True):
+        if left.type != right.type and left.role == RESULT:
+            yield f"{right.meaning} is {left.type} in {names[0]}, and {right.type} in {names[1]}"
 
 
 def _list_notes(found: Sequence[dict[str, Any]]) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
-from scipy.optimize import lsq_linear  # type: ignore[import-untyped]
 
 from maxview_probe.evaluate.recorded_step import mlir_context, parse_program
 from maxview_probe.evaluate.run_program import RunnableProgram
@@ -59,6 +58,9 @@ def find_shifts(
     counts = [len(one.values) for one in sides]
     if not 0 < sum(counts) <= MOST:
         return None
+    # takes longer to import than the library, and few comparisons need it
+    from scipy.optimize import lsq_linear  # type: ignore[import-untyped]
+
     shifts = [np.zeros(count) for count in counts]
     gap = np.inf
     for number in range(ITERATIONS):

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from maxview_probe.observe.places import LIBRARIES, relative_path
 
 
@@ -26,6 +28,8 @@ _MUTATIONS = (
     "read-only",
 )
 _VALUES = ("Tracer", "concrete", "Concret")
+_DEVICES = ("Unknown backend", "cuDNN is not detected", "Number of devices")
+_INSTALLED = re.compile(r"/(?:site|dist)-packages/")
 
 
 @contextmanager
@@ -41,6 +45,10 @@ def in_user_terms(name: str, what: str) -> Iterator[None]:
         kind = type(error).__name__
         if any(word in text for word in _MUTATIONS) or "TraceContextError" in kind:
             sentence = f"{name} changes an array or a module in place{where}: return the new value instead"
+        elif isinstance(error, jax.errors.UnexpectedTracerError):
+            sentence = f"{name} keeps an array in a variable outside of it{where}: take and return it instead"
+        elif any(word in text for word in _DEVICES):
+            sentence = f"{name} needs other devices than this machine has{where}: {text}"
         elif any(word in kind for word in _VALUES) or "Tracer" in text:
             sentence = f"{name} cannot be traced by JAX: it uses the value of an array in Python{where}"
         else:
@@ -51,12 +59,13 @@ def in_user_terms(name: str, what: str) -> Iterator[None]:
 def find_line(error: BaseException) -> str:
     """Return the user's innermost line in an error's traceback, as " at norm.py:8"; "" if there is none."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if not LIBRARIES.search(one.filename)]
+    frames = [one for one in frames if not _INSTALLED.search(one.filename)] or frames
     return f" at {relative_path(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
 
 def _first_line(error: BaseException) -> str:
-    line = str(error).strip().partition("\n")[0]
-    return re.sub(r"\s+", " ", line)[:300]
+    line, _, more = str(error).strip().partition("\n")
+    return re.sub(r"\s+", " ", line + more if line.endswith(":") else line)[:300]
 
 
 def name_functions(old: Callable[..., Any], new: Callable[..., Any]) -> tuple[str, str]:

@@ -12,7 +12,14 @@ from jax._src import config
 from jax.interpreters import mlir
 from jax.sharding import NamedSharding
 
-from maxview_probe.evaluate.recorded_step import Slot, mlir_context, parse_program, read_device_count
+from maxview_probe.evaluate.recorded_step import (
+    Slot,
+    find_main,
+    mlir_context,
+    parse_program,
+    read_device_count,
+)
+from maxview_probe.evaluate.widen import callback_of, drop_callbacks, walk
 from maxview_probe.library.errors import CannotCompare, in_user_terms
 from maxview_probe.observe.bits import is_key
 
@@ -74,6 +81,8 @@ def read_arguments(function: Callable[..., Any], args: Sequence[Any]) -> Argumen
         name = f"{parameters[path[0].idx]}{jax.tree_util.keystr(path[1:])}"
         if isinstance(leaf, jax.core.Tracer):
             raise CannotCompare(f"the argument {name} has no values inside of jax.jit: compare outside of it")
+        if getattr(leaf, "is_deleted", bool)():
+            raise CannotCompare(f"the argument {name} is deleted: a function that donates its arguments took it before")
         if not is_key(leaf) and jax.numpy.issubdtype(leaf.dtype, jax.numpy.complexfloating):
             raise CannotCompare(f"the argument {name} has complex numbers: give its real and imaginary part")
         if not getattr(leaf, "is_fully_addressable", True):
@@ -105,7 +114,7 @@ def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
         found = [name for name, one in inspect.signature(function).parameters.items() if one.kind in kinds]
     except (TypeError, ValueError):
         found = []
-    return found[:count] + [f"argument {n}" for n in range(len(found), count)]
+    return found[:count] + [f"args[{n}]" for n in range(len(found), count)]
 
 
 def _is_array(leaf: Any) -> bool:
@@ -167,8 +176,11 @@ def trace(name: str, function: Callable[..., Any], given: Arguments, *, grad: bo
         made = jax.eval_shape(flat, *shapes)
     slots = [Slot(RESULT, meaning, *_type_of(one)) for meaning, one in zip(flat.names, made, strict=True)]
     if not any(slot.is_float for slot in slots):
-        kinds = "nothing" if not slots else "no floating-point numbers"
-        raise CannotCompare(f"{name} returns {kinds}: compare such results with ==, without float64")
+        raise CannotCompare(
+            f"{name} returns no floating-point numbers: compare such results with ==, without float64"
+            if slots
+            else f"{name} returns nothing"
+        )
     inputs = [
         Slot(*_role_of(meaning, one), *_type_of(one)) for meaning, one in zip(given.names, given.values, strict=True)
     ]
@@ -180,7 +192,8 @@ def trace(name: str, function: Callable[..., Any], given: Arguments, *, grad: bo
         for n in floats:
             one = made[n]
             drawn = random.standard_normal(one.shape) if one.shape else np.ones(())
-            cotangents.append(np.asarray(drawn).astype(one.dtype))
+            # of few bits: every type of floats that a function may return holds the same numbers
+            cotangents.append(np.asarray(drawn).astype(jax.numpy.bfloat16).astype(one.dtype))
             inputs.append(Slot(COTANGENT, slots[n].meaning, slots[n].shape, slots[n].type))
         called = _with_gradients(flat, given.floats, floats)
         shapes += [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in cotangents]
@@ -190,7 +203,13 @@ def trace(name: str, function: Callable[..., Any], given: Arguments, *, grad: bo
     with interpreted_kernels(), in_user_terms(name, "lowered for a processor"):
         text = traced.lower(lowering_platforms=("cpu",)).as_text(debug_info=True)
     with mlir_context():
-        devices = read_device_count(parse_program(text))
+        module = parse_program(text)
+        devices = read_device_count(module)
+        drop_callbacks(module)
+        if len(find_main(module).regions[0].blocks[0].arguments) != len(inputs):  # of an array of an earlier trace
+            raise CannotCompare(f"{name} keeps an array in a variable outside of it: take and return it instead")
+        if any(map(callback_of, walk(module.operation))):
+            raise CannotCompare(f"{name} calls Python, and its program lacks what that computes: use operations of JAX")
     return TracedFunction(name, text, traced.jaxpr, inputs, slots, devices), cotangents
 
 

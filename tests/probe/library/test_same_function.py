@@ -184,7 +184,10 @@ BAD: list[tuple[Any, str]] = [
     (lambda x: x * jnp.nan, r"new returns NaN at the given arguments"),
     (lambda x: x[:3], r"the shape \(4, 8\) in old, and \(3, 8\) in new"),
     (lambda x: (x, x), "old returns 1 array, and new 2 arrays"),
-    (lambda x: jax.pure_callback(np.sin, x, x), "no float64 form: it calls Python"),
+    (lambda x: jax.pure_callback(np.sin, x, x), "new calls Python"),
+    (lambda x: x / np.linalg.norm(x), r"uses the value of an array in Python at .*_function.py:\d+"),
+    (lambda x: jax.device_put(x, jax.devices("gpu")[0]), "new needs other devices than this machine has"),
+    (lambda x: None, "new returns nothing"),
     (lambda x: "text", "new returns a str"),
     (lambda x: x.T @ x.T, r"new cannot be traced by JAX at .*test_same_function.py:\d+: TypeError"),
     (3, "new is a int, and no function"),
@@ -217,6 +220,37 @@ def test_a_change_in_place_has_a_sentence() -> None:
         mv.same_function(jnp.abs, jnp.abs, X.astype(np.complex64))
     with pytest.raises(mv.CannotCompare, match="no argument is an array"):
         mv.same_function(lambda x: x * 2, lambda x: x, 2.0)
+
+
+def test_two_callbacks_of_python_are_no_one_program() -> None:
+    """Their programs are equal: each has the call alone."""
+    doubled, halved = (lambda x: jax.pure_callback(lambda x: 2 * x, x, x), lambda x: jax.pure_callback(np.sin, x, x))
+    for ask in (mv.same_function, mv.assert_same_program):
+        with pytest.raises(mv.CannotCompare, match="calls Python"):
+            ask(doubled, halved, X)
+
+
+def test_an_array_that_is_kept_and_one_that_is_deleted_have_a_sentence() -> None:
+    kept: dict[str, Any] = {}
+
+    def keep(x: Any) -> Any:
+        before = kept.get("x", 0.0)
+        kept["x"] = x.sum()
+        return x * 2 + before
+
+    with pytest.raises(mv.CannotCompare, match="new keeps an array in a variable outside"):
+        mv.same_function(lambda x: x * 2, keep, X, grad=True)
+    donated = jnp.asarray(X)
+    donated.delete()
+    with pytest.raises(mv.CannotCompare, match="the argument x is deleted"):
+        mv.same_function(jnp.sin, lambda x: jnp.sin(x), donated)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_results_of_another_type_are_a_note(grad: bool) -> None:
+    found = mv.same_function(lambda x: x * 2, lambda x: (x + x).astype(jnp.bfloat16), X, grad=grad)
+    assert found.same
+    assert found.notes == ("the result is f32 in old, and bf16 in new",)
 
 
 def test_a_result_that_is_zero_ends_no_search() -> None:
