@@ -213,7 +213,8 @@ def main() -> int:
         for row in part(small=small):
             sign = "–" if row.right is None else "✓" if row.right else "✗"
             wrong += row.right is False
-            print(f"| {row.what} | {row.found} | {row.wanted} | {sign} |", flush=True)
+            found = row.found.replace("[", r"\[")  # in Markdown, `[0]['a']` is a link
+            print(f"| {row.what} | {found} | {row.wanted} | {sign} |", flush=True)
     return int(wrong > 0)
 
 
