@@ -129,8 +129,12 @@ def explain_error(error: cyclopts.CycloptsError, words: Sequence[str]) -> str:
         cause = error.__cause__
         if isinstance(cause, validation.ValidationError):
             return "\n".join(
-                f"--{str(item['loc'][-1]).replace('_', '-')}: {item['msg'].partition(',')[0].lower()}, "
-                f"got {item['input']!r:.80}"
+                f"--{str(item['loc'][-1]).replace('_', '-')}: "
+                + (
+                    item["msg"].removeprefix("Value error, ")  # of a check of ours
+                    if item["type"] == "value_error"
+                    else f"{item['msg'].partition(',')[0].lower()}, got {item['input']!r:.80}"
+                )
                 for item in cause.errors()
             )
     name = next((name for name in (" ".join(words[:2]), words[0]) if name in EXAMPLES), words[0])

@@ -1,5 +1,6 @@
 """The command `maxview bless`: stores the candidate's runs of finished comparisons as baselines."""
 
+import json
 import shlex
 from typing import Annotated
 
@@ -7,7 +8,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from configs.names import BLESSED
-from flows.cli.commands.common_options import DEFAULT_OUT, Case, Out
+from flows.cli.commands.common_options import DEFAULT_OUT, Case, Json, Out
 
 
 def bless(
@@ -19,6 +20,7 @@ def bless(
     target: str | None = None,
     to: Annotated[str, Parameter(help="Another folder than configs/baselines, or a file ….json.")] = BLESSED,
     out: Out = DEFAULT_OUT,
+    json_: Json = False,
 ) -> int:
     """Keep the candidate's runs as the baseline that `compare --baseline blessed` and nightlies compare with.
 
@@ -49,8 +51,15 @@ def bless(
     ]
     if not records:
         raise ValueError(f"{store.address} has no finished {comparison} of that; first: maxview compare {comparison}")
-    for record in records:
-        path, blessing = bless_record(record, store, reason, to)
+    blessed = [(record, *bless_record(record, store, reason, to)) for record in records]
+    if json_:
+        found = [
+            {"case": record.case, "target": record.target, "file": str(path), **blessing.model_dump(mode="json")}
+            for record, path, blessing in blessed
+        ]
+        print(json.dumps(found, indent=1))
+        return 0
+    for record, path, blessing in blessed:
         console.print(f"{record.case} · {record.target} · {record.candidate.label}: {path}")
         for name, (old, new) in blessing.values.items():
             console.print(f"  {name}: {old} → {new}")

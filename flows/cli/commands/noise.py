@@ -9,12 +9,10 @@ from flows.cli.commands.common_options import Json
 
 def noise(
     action: Annotated[Literal["fit"], Parameter(help="fit: fit the noise that configs/noise.yml states.")],
-    systems: Annotated[
-        list[str],
-        Parameter(help="A folder or pattern for each system, with the logs of two or more equal runs; or gs://."),
-    ],
     /,
-    *,
+    *systems: Annotated[
+        str, Parameter(help="A folder or pattern for each system, with the logs of two or more equal runs; or gs://.")
+    ],
     kind: Annotated[
         Literal["tpu", "gpu", "cpu"] | None, Parameter(help="Kind of device; default: the one that the logs name.")
     ] = None,

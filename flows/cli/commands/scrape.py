@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from flows.cli.commands.json_option import Json
+
 
 def scrape(
     logs: Annotated[
@@ -19,6 +21,7 @@ def scrape(
     output: Annotated[
         Path | None, Parameter(name=["-o", "--output"], help="File to write; default: the terminal.")
     ] = None,
+    json_: Json = False,
 ) -> int:
     """Read logs of MaxText, maxview, Megatron-LM and its relatives, and torchtitan into tables.
 
@@ -32,6 +35,6 @@ def scrape(
     errors = open_stderr()
     with show_reads(errors):
         reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=partial(show_progress, errors))
-    show_reading(reading, format_, output)
+    show_reading(reading, "json" if json_ else format_, output)
     warn_of_unread(reading)
     return 0

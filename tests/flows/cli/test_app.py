@@ -168,6 +168,24 @@ def test_resolve_shows_the_selected_attention_and_its_reason(
     assert json.loads(capsys.readouterr().out)["attention"]["chosen"] == reported
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["scrape", "--json", "no.log"], "no.log: cannot be read"),
+        (["noise", "fit", "--json", "no.log", "other.log"], "no.log: cannot be read"),
+        (["bless", "--json", "linen-vs-nnx", "--reason", "", "--out", "no"], "--reason is empty"),
+        (["invariants", "--json", "--trainer", "no"], "unknown trainer 'no'; there are: maxview"),
+    ],
+)
+def test_an_error_is_one_line_of_json(words: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call_command(words) == 2
+    printed = capsys.readouterr()
+    found = json.loads(printed.err)
+    assert found["exit_status"] == 2
+    assert named in found["error"]
+    assert not printed.out
+
+
 def test_cases_lists_all_cases_and_targets(capsys: pytest.CaptureFixture[str]) -> None:
     assert call_command(["cases"]) == 0
     shown = capsys.readouterr().out
