@@ -85,7 +85,9 @@ class RecordedStep:
         self.inputs = [Slot(*roles[place], *split_type(kind)) for place, kind in zip(self.kept, types, strict=True)]
         self.fed = self._find_fed([split_type(kind) for kind in results])
         if not any(slot.role == "parameter" for slot in self.inputs):  # Equinox passes flat lists: no name tells a role
-            self.inputs = [_as_state(slot) if n in self.fed else slot for n, slot in enumerate(self.inputs)]
+            self._take_as_state("data")
+            if not any(slot.role == "parameter" for slot in self.inputs):  # stax keeps weights in its optimizer's state
+                self._take_as_state("optimizer")
         elif self.record.get("period"):  # of the state of a loop's other functions, such as `mean['w']`
             self.inputs = [
                 _as_state(replace(slot, meaning=".".join(_WORD.findall(self.names[place]))))
@@ -103,6 +105,12 @@ class RecordedStep:
             for place, (name, role) in enumerate(zip(self.names, roles, strict=True))
             if place not in reads
         }
+
+    def _take_as_state(self, role: str) -> None:
+        """Make parameters and counters of the inputs of a role that results feed."""
+        self.inputs = [
+            _as_state(slot) if n in self.fed and slot.role == role else slot for n, slot in enumerate(self.inputs)
+        ]
 
     def _find_kept(self, located: Sequence[str]) -> list[int]:
         """Return the index among the call's arguments of each input of the program."""
@@ -188,7 +196,7 @@ class RecordedStep:
 
 def _as_state(slot: Slot) -> Slot:
     """Return an input that a result feeds as what it is without a name: a parameter, or a counter."""
-    return replace(slot, role="parameter" if slot.is_float else "counter") if slot.role == "data" else slot
+    return replace(slot, role="parameter" if slot.is_float else "counter")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ functions leaves no call: it shows in arguments that no call returned, and in th
 import hashlib
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,8 @@ class LoopFunctions:
         self.calls: Counter[str] = Counter()
         self.carried: Counter[str] = Counter()  # function → most floats that one call takes from an earlier iteration
         self.fed: Counter[str] = Counter()  # function → most arrays of the step's state that it returned
-        self.state: set[int] = set()  # places of the step's arguments that were results of the step before
+        # place of an argument of the step that was a result of the step before → that result's place
+        self.state: dict[int, int] = {}
         # place of an argument that no jitted function returned → per call, whether it seems to be the step's state
         self.outside: dict[int, list[bool]] = {}
         self.held: dict[int, Any] = {}  # place → the values of such an argument in the last call
@@ -134,13 +135,14 @@ class LoopFunctions:
             for name in {*self.carried, *self.fed}
             if name != self.step and max(self.carried[name], self.fed[name]) and (self.calls[name] > 1)
         }
+        outside = {place for place, seen in self.outside.items() if 2 * sum(seen) > len(seen)}
         renewed = [len(found) for found in self.renewed if found]
         unrecorded = [len(found) for found in self.unrecorded if found]
         return {
             "calls": self.iteration,
             "others": dict(self.calls.most_common()),
             "writers": writers,
-            "outside": sum(2 * sum(seen) > len(seen) for seen in self.outside.values()),
+            "outside": len(outside - self._find_accumulators(outside)),
             "beside": min(renewed) if len(renewed) > 1 else 0,
             "unrecorded": min(unrecorded) if len(unrecorded) > 1 else 0,
             "programs": len(self.programs),
@@ -150,6 +152,22 @@ class LoopFunctions:
             "digests": self._digest_others(),
             "jits": [[*place, count] for place, count in self.jits.items() if count > 1],
         }
+
+    def _find_accumulators(self, places: Collection[int]) -> set[int]:
+        """Return the arguments that only their own next values read, as a metric that the host resets each epoch."""
+        from jax._src.interpreters import partial_eval  # JAX has no public analysis of what a result reads
+
+        jaxpr = jaxprs.open_body(self.programs[0])[0] if self.programs else None
+        if jaxpr is None or (len(self.last), len(self.results)) != (len(jaxpr.invars), len(jaxpr.outvars)):
+            return set()
+        found = {place for place in places if place in self.state}
+        while found:
+            own = {self.state[place] for place in found}
+            _, read = partial_eval.dce_jaxpr(jaxpr, [output not in own for output in range(len(jaxpr.outvars))])
+            if not any(read[place] for place in found):
+                break
+            found = {place for place in found if not read[place]}
+        return found
 
     def _label(self, leaves: Sequence[Any], maker: str, *, follows: bool) -> None:
         for leaf in leaves:
@@ -181,13 +199,13 @@ class LoopFunctions:
 
     def _note_arguments(self, leaves: Sequence[Any]) -> None:
         """Count the arguments that belong to the state, and that neither the step nor nobody has written."""
-        own = {id(one) for one in self.results}
+        own = {id(one): output for output, one in enumerate(self.results)}
         shapes = {one.shape for one in self.results if _is_array_of_floats(one)}
         fed = Counter[str]()
         for place, (leaf, last) in enumerate(zip(leaves, self.last, strict=False)):
             before = last() if isinstance(last, weakref.ref) else last
             if id(leaf) in own:
-                self.state.add(place)
+                self.state[place] = own[id(leaf)]
             if id(leaf) in own or leaf is before:
                 continue
             made, is_state = self._origin(leaf), place in self.state

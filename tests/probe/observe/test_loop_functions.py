@@ -43,12 +43,21 @@ evaluate = jax.jit(lambda params, x: (params, loss(params, x)))
 jitted_update, gradients_of = jax.jit(update), jax.jit(jax.value_and_grad(loss))
 average = jax.jit(lambda mean, params: jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, mean, params))
 noise = jax.jit(lambda key: jax.random.split(key))
+
+@functools.partial(jax.jit, static_argnames="reads")
+def counting_step(params, opt_state, total, x, reads=False):
+    params, opt_state, value = train_step(params, opt_state, x)
+    params = jax.tree.map(lambda one: one - 1e-3 * total, params) if reads else params
+    return params, opt_state, total + value
+
 opt_state, mean, key = optimizer.init(params), params, jax.random.key(1)
+total = jnp.zeros(())
 for n in range(8):
     x = jax.random.normal(jax.random.key(n), (8, 16))
     LOOP
 """
 PLAIN = "params, opt_state, value = train_step(params, opt_state, x)"
+COUNTING = "params, opt_state, total = counting_step(params, opt_state, total"
 
 
 def record(tmp_path: Path, loop: str, shapes: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
@@ -82,6 +91,9 @@ def record(tmp_path: Path, loop: str, shapes: Mapping[str, str] = MappingProxyTy
         # normalised, and set to zero
         (f"{PLAIN}; params = jax.tree.map(lambda one: (one - one.mean()) / one.std(), params)", {"outside": 2}),
         (f"{PLAIN}; params['params']['w2'] = jnp.zeros((32, 4))", {"outside": 1}),
+        # a metric's sum that the host resets; it is a part of the function if the weights read it
+        (f"{COUNTING}, x); total = total if n % 3 else jnp.zeros(())", {}),
+        (f"{COUNTING}, x, True); total = total if n % 3 else jnp.zeros(())", {"outside": 1}),
         ("params, opt_state, value = train_step(params, opt_state, x, scale=1.0 if n < 4 else 0.5)",
          {"programs": 2, "changed_at": [4, 5]}),
     ],
