@@ -38,9 +38,8 @@ def init(*command: str, steps: int = STEPS) -> int:
 def read_typed(typed: list[str], options: list[str]) -> list[str]:
     """Return the words of the command for a typed command, whose comparison is written into the cache."""
     from questions.init.project_file import check_free
-    from questions.init.typed_words import redirect_outputs
     from tasks.resolve.typed_command import write_typed
 
     check_free(typed)
     limit = take_steps(options) or STEPS
-    return ["init", write_typed(redirect_outputs(typed)), "--steps", str(limit), *options]
+    return ["init", write_typed(typed), "--steps", str(limit), *options]

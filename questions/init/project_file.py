@@ -93,6 +93,8 @@ def _text(watched: Watched, template: CommandTemplate, keys: dict[str, object]) 
     command: dict[str, Any] = {"argv": argv, "copied": True}
     if template.within:
         command["within"] = template.within
+    if template.environment:
+        command["environment"] = dict(template.environment)
     settings = dict(keys)
     if watched.ended and "steps" not in keys:
         command["ended"], settings["steps"] = True, watched.steps

@@ -11,13 +11,17 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
 
+from configs.comparison import load_target
 from configs.custom_trainer import OWN
+from configs.environment import PASSED_ON, pass_on
 from configs.errors import ConfigError
 from configs.names import TYPED, default_cache
+from tasks.resolve.command_options import redirect_outputs
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import check_repository
 from tasks.store.atomic import write_atomically
@@ -26,6 +30,10 @@ CASE = "as-typed"
 MAIN_BRANCHES = ("main", "master", "trunk", "develop")
 # target → device files of its accelerators; JAX itself would take seconds to be asked
 ACCELERATORS = {"gpu": ("/dev/nvidia[0-9]*", "/dev/kfd"), "tpu": ("/dev/accel*", "/dev/vfio/[0-9]*")}
+# the caller's settings of a program's libraries; none is a key or a token
+SETTINGS = (
+    "JAX_*", "XLA_*", "TF_*", "KERAS_BACKEND", "WANDB_MODE", "WANDB_DISABLED", "*_OFFLINE", "TOKENIZERS_PARALLELISM",
+)  # fmt: skip
 _PLACEHOLDER = re.compile(rf"(\{{(?:{'|'.join((*OWN, 'steps'))})\}})")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
@@ -45,9 +53,12 @@ def write_typed(words: Sequence[str], steps: int | None = None, *, baseline: str
         command["within"] = str(here.relative_to(clone))
     if steps is not None and not any("{steps}" in word for word in given):
         command["ended"] = True
+    target = _target_here()
+    if settings := _settings_of_caller(load_target(target).environment):
+        command["environment"] = settings
     arms = [{"name": "baseline", "ref": baseline or _main_branch(clone)}, {"name": "branch", "ref": "."}]
     comparison = {
-        "trainer": "command", "command": command, "repository": str(clone), "target": _target_here(), "cases": [CASE],
+        "trainer": "command", "command": command, "repository": str(clone), "target": target, "cases": [CASE],
         "repeats": 3, "tolerances": "default", "arms": [arm | ({"python": python} if python else {}) for arm in arms],
         "set": {} if steps is None else {"steps": steps},
     }  # fmt: skip
@@ -77,6 +88,8 @@ def write_typed_twin(words: Sequence[str], left: str, right: str) -> tuple[Path,
         "trainers": ["command"], "command": plain, "folder": str(clone), "copied": True,
         "left": shlex.split(left), "right": shlex.split(right),
     }  # fmt: skip
+    if settings := _settings_of_caller(("JAX_*", "XLA_*")):  # of the twins' own devices and precision
+        twin["environment"] = settings
     text = json.dumps(twin, indent=1) + "\n"
     folder = default_cache() / TYPED / "twins"
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,13 +109,23 @@ def _read_command(words: Sequence[str]) -> tuple[Path, list[str], str]:
         raise ConfigError(
             [f"{here} is no git clone, and the versions to compare are its branches: change to your trainer's clone"]
         ) from error
-    given = [_as_template(word, clone) for word in words]
+    given = [_as_template(word, clone) for word in redirect_outputs(words)]
     python = _find_python(words[0], here, clone)
     if python:
         given[0] = "{python}"
     elif shutil.which(words[0]) is None and not (here / words[0]).exists():
         raise ConfigError([f"{words[0]}: there is no such program; type the command as you start it: python train.py"])
     return clone, given, python
+
+
+def _settings_of_caller(left_out: Iterable[str]) -> dict[str, str]:
+    """Return the caller's SETTINGS as templates, without those that match a pattern."""
+    kept = pass_on(os.environ, SETTINGS)
+    return {
+        name: value.replace("{", "{{").replace("}", "}}")
+        for name, value in sorted(kept.items())
+        if not any(fnmatchcase(name, pattern) for pattern in (*left_out, *PASSED_ON))
+    }
 
 
 def _as_template(word: str, clone: Path) -> str:

@@ -1,11 +1,12 @@
-"""The options that write comparisons for CI systems."""
+"""The options that write comparisons for CI systems and experiment trackers."""
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Reports:
-    """Files to write beside the pages."""
+    """What to write beside the pages."""
 
     junit: Annotated[Path | None, Parameter(help="Write the judged rows as a JUnit report, one test per row.")] = None
     sarif: Annotated[
@@ -26,14 +27,23 @@ class Reports:
         Parameter(help="In a GitHub workflow: annotate lines, and set `verdict` and `headline`.", negative=""),
     ] = False
 
+    to: Annotated[
+        tuple[Literal["wandb", "mlflow"], ...],
+        Parameter(help="Write the verdict as a run into this tracker, with its own client.", negative=""),
+    ] = ()
+
     def check(self) -> None:
-        """Raise ValueError if a report's folder does not exist."""
+        """Raise ValueError if a report's folder does not exist, or if a tracker's client is not installed."""
         for path in (self.junit, self.sarif):
             if path is not None and not path.absolute().parent.is_dir():
                 raise ValueError(f"{path}: there is no folder {path.parent}; make it first")
+        if self.to:
+            from tasks.publish.ci.tracker_runs import check_clients
 
-    def write(self, records: "Sequence[ComparisonRecord]") -> None:
-        """Write the reports of the comparisons, and print the annotations."""
+            check_clients(self.to)
+
+    def write(self, records: "Sequence[ComparisonRecord]", pages: "Sequence[str]") -> None:
+        """Write the reports of the comparisons, and print the annotations. pages: the addresses of their pages."""
         from tasks.publish.ci.junit import junit_report
         from tasks.publish.ci.sarif import sarif_log
         from tasks.publish.ci.workflow import step_outputs, workflow_commands
@@ -48,3 +58,8 @@ class Reports:
             if outputs := os.environ.get("GITHUB_OUTPUT"):
                 with Path(outputs).open("a", encoding="utf-8") as file:
                     file.writelines(f"{line}\n" for line in step_outputs(records))
+        for tracker in self.to:
+            from tasks.publish.ci.tracker_runs import write_verdicts
+
+            for place in write_verdicts(tracker, records, pages):
+                print(f"{tracker}: {place}", file=sys.stderr)

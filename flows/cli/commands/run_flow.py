@@ -68,7 +68,7 @@ def run_flow(
         if len(records) > 1:
             console.print(render_floors(records, left_out))
             print(f"index: {index_of(parameters['out'])}")
-    reports.write(records)
+    reports.write(records, [page.shown for _, page in view.comparisons])
     return exit_status(records)
 
 

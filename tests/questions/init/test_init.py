@@ -11,7 +11,7 @@ from configs.errors import ConfigError
 from configs.names import find
 from flows.cli.app import call_command
 from questions.init.project_file import check_free, name_of
-from questions.init.typed_words import find_keys, redirect_outputs, value_of
+from questions.init.typed_words import find_keys, value_of
 from tasks.resolve.plans import Request, resolve
 
 # the form of Flax's examples: one function makes gradients, another one updates
@@ -109,13 +109,6 @@ def test_a_known_name_is_refused_before_a_run(clone: Path) -> None:
     (clone / ".maxview/comparisons/train.yml").write_text("")
     with pytest.raises(ConfigError, match="is there already"):
         check_free(["python", "train.py"])
-
-
-def test_absolute_folders_of_outputs_are_the_runs_own() -> None:
-    words = ["python", "t.py", "--workdir=/a/mnist", "--data_dir", "/data/c4", "--checkpoint-dir", "/a/ck", "out=here"]
-    assert redirect_outputs(words) == [
-        "python", "t.py", "--workdir={out}/mnist", "--data_dir", "/data/c4", "--checkpoint-dir", "{out}/ck", "out=here",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -196,3 +196,21 @@ def test_a_folder_above_the_clone_is_not_read(clone: Path) -> None:
     (clone.parent / ".maxview" / "comparisons").mkdir(parents=True)
     (clone.parent / ".maxview" / "comparisons" / "tiny.yml").write_text("")
     assert "tiny" not in list_names("comparisons")
+
+
+def test_settings_of_libraries_are_the_callers(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys stay with the caller, and a target's own settings with the target."""
+    given = {"WANDB_MODE": "disabled", "HF_HUB_OFFLINE": "1", "WANDB_API_KEY": "secret", "JAX_PLATFORMS": "cuda"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    command = load_comparison(write_typed(["python", "train.py"])).command
+    assert command is not None
+    assert {"WANDB_MODE": "disabled", "HF_HUB_OFFLINE": "1"}.items() <= command.environment.items()
+    assert not {"WANDB_API_KEY", "JAX_PLATFORMS"} & command.environment.keys()
+
+
+def test_an_absolute_folder_of_outputs_is_not_shared(clone: Path) -> None:
+    """The second arm would resume from the first one's checkpoints."""
+    command = load_comparison(write_typed(["python", "train.py", "--workdir=/tmp/run"])).command
+    assert command is not None
+    assert command.argv[-1] == "--workdir={out}/run"
