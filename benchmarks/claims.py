@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from benchmarks.machine import describe_machine
 from benchmarks.plants import loops
+from benchmarks.plants.first_reports import FIRST_REPORTS
 from benchmarks.plants.innocent import INNOCENT
 from benchmarks.plants.loops import LOOPS
 from benchmarks.plants.ours import OURS
@@ -219,7 +220,7 @@ def sum_up(rows: Sequence[dict[str, object]]) -> str:
     plants = [row for row in rows if not row["innocent"]]
     innocent = [row for row in rows if row["innocent"]]
     searched = [row for row in plants if row["searched"]]
-    reports = [row for row in plants if str(row["kind"]).startswith("reports")]
+    reports = [row for row in plants if "reports" in str(row["kind"])]
     certain = [row for row in plants if row["word"] in (SAME, NARROW, IMPROVED) and not row["admitted"]]
     lines = [
         f"certain *same* of {len(plants)} plants: {len(certain)} (target 0)",
@@ -241,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args(argv)
-    every = [*OURS, *STRANGER, *LOOPS, *REPORTS, *INNOCENT]
+    every = [*OURS, *STRANGER, *LOOPS, *REPORTS, *FIRST_REPORTS, *INNOCENT]
     chosen = [plant for plant in every if re.search(given.only, f"{plant.kind}: {plant.name}")]
 
     def tell(rows: list[dict[str, object]]) -> None:
