@@ -109,7 +109,7 @@ FIRST_REPORTS = (
     ),
     *first(
         "the schedule is a step early", (f"{OURS} --only function",),
-        Edit(OPTIMIZER, "        make_schedule(config),\n", "        lambda count: make_schedule(config)(count + 1),\n"),
+        Edit(OPTIMIZER, "make_schedule(config),\n", "lambda count: make_schedule(config)(count + 1),\n"),
         line=(OPTIMIZER, "lambda count: make_schedule"),
     ),
     *first(

@@ -185,16 +185,26 @@ def find_parts(whole: ArmValues, parts: ArmValues) -> Iterator[tuple[int, list[i
         if tuple(key) not in wholes or len(its) != int(str(count)):
             continue
         made, total = wholes[tuple(key)], sum(parts.rows[n].mean for n in its)
-        if any(isclose(whole.rows[made].mean, size, rel_tol=CLOSE) for size in (total, total / len(its))):
+        sizes = (total,) if _is_count(whole, made) else (total, total / len(its))
+        if any(isclose(whole.rows[made].mean, size, rel_tol=CLOSE) for size in sizes):
             yield made, its
 
 
 def _is_number(row: TensorRow) -> bool:
-    return row.shape == "[]" and "float" in row.type and row.direction == "forward" and row.mean != 0
+    return row.shape == "[]" and "bool" not in row.type and row.direction == "forward" and row.mean != 0
+
+
+def _is_count(arm: ArmValues, n: int) -> bool:
+    """Whether a number is an integer, also as a float: the parts' counts add up, and a mean of them divides each part.
+
+    2 × the count of each of two parts has the mean that is the count of the whole: the total of a mean of means.
+    """
+    read = (leaf[1] for origin in arm.rows[n].origins for leaf in leaves(origin) if leaf[0] == "row")
+    return any("int" in arm.rows[one].type for one in (n, *read))
 
 
 def _describe_number(row: TensorRow, path: str) -> tuple[object, ...]:
-    return row.operation, row.file, row.line, row.output, path
+    return row.operation, row.short_file, row.line, row.output, path
 
 
 @dataclass
@@ -246,6 +256,24 @@ class Divergence:
     def is_detour(self, n: int) -> bool:
         """Whether a row of the forward pass changes no value beyond the divergent rows, only gradients."""
         return self.arm.rows[n].direction == "forward" and n in self.divergent and n not in self._seen_forward
+
+    def is_behind_other(self, n: int) -> bool:
+        """Whether rows are proved, and the other arm's rows of this line and operation differ from what they read on.
+
+        Such as a layer of the whole batch, beside one of a part: the batch was split before.
+        """
+        return bool(self.proved) and _describe_number(self.arm.rows[n], "") in self._begun_there
+
+    @cached_property
+    def _begun_there(self) -> frozenset[tuple[object, ...]]:
+        """The operations of the other arm that read a row which this arm lacks."""
+        known, rows = self.arm.values, self.other.rows
+        lacking = {n for n in self.other.step.live if rows[n].value not in known}
+        return frozenset(
+            _describe_number(rows[n], "")
+            for n in lacking
+            if any(leaf[0] == "row" and leaf[1] in lacking for at in rows[n].origins for leaf in leaves(at))
+        )
 
     def _is_at_front(self, n: int) -> bool:
         if n in self.own_draws.keys or n in self.own_draws.derived:

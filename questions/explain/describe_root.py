@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from questions.explain.arm_values import Divergence
-from questions.explain.tensor_rows import Chain, Leaf, TensorRow
+from questions.explain.tensor_rows import Chain, Leaf, TensorRow, leaves
 from tasks.records.observation import Root, RootKind
 
 NAME = "name"  # the primitive of JAX's `checkpoint_name`, with which a trainer names a tensor
@@ -26,6 +26,8 @@ class PlacedRoot:
     # begins where its gradient does
     is_detour: bool = False
     is_of_result: bool = False  # a result that the forward pass makes, and that differs, depends on it
+    is_behind_proof: bool = False  # a proved row is read: only the operation itself is in doubt
+    is_behind_other: bool = False  # beside proved rows: the other arm's operation of this line is behind a root
     arm: str = ""  # whose chain it is
     chain: Chain = ()  # of calls around the operation
 
@@ -130,8 +132,11 @@ def _place_root(
         sentence=f"{row.direction}, {row.operation} {row.type} at {row.place}{other}{at}: {why}",
     )  # fmt: skip
     group = (kind, row.direction, row.operation, row.place, candidate_place, why)
-    is_of_result = n in side.of_results
-    return PlacedRoot(root, order, group, is_of_result=is_of_result, arm=side.arm.observation.arm, chain=row.chain)
+    read = [leaf[1] for origin in row.origins for leaf in leaves(origin) if leaf[0] == "row"]
+    return PlacedRoot(
+        root, order, group, is_of_result=n in side.of_results, is_behind_proof=not side.proved.isdisjoint(read),
+        is_behind_other=side.is_behind_other(n), arm=side.arm.observation.arm, chain=row.chain,
+    )  # fmt: skip
 
 
 def equal_up_to(rows: Sequence[TensorRow], order: float) -> str:

@@ -79,7 +79,10 @@ def compare_tensors(
 
 
 def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
-    """Return all roots among the operations: of results that differ first, detours last, in the baseline's order."""
+    """Return all roots among the operations: of results that differ first, detours last, in the baseline's order.
+
+    Of these, what reads proved rows comes first: a batch that is split into parts has other rows from the start.
+    """
     is_proved = bool(left.proved or right.proved)
     if is_proved and not left.frontier and not right.frontier:  # all that is divergent leads to an equal loss
         if made := list(_pair_results(left, right)):
@@ -105,7 +108,12 @@ def find_roots(left: Divergence, right: Divergence) -> list[PlacedRoot]:
         found += _pair_returned(left, right)
     if left.divergent or right.divergent:
         found += _find_lone_stops(left, right)
-    return sorted(found, key=lambda item: (item.is_detour, not item.is_of_result, item.order, item.root.kind))
+    return sorted(found, key=_rank)
+
+
+def _rank(item: PlacedRoot) -> tuple[bool, bool, bool, bool, float, str]:
+    is_proved = item.is_of_result and item.is_behind_proof
+    return item.is_detour, not is_proved, item.is_behind_other, not item.is_of_result, item.order, item.root.kind
 
 
 def _pair_results(left: Divergence, right: Divergence) -> Iterator[PlacedRoot]:

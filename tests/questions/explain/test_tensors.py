@@ -331,6 +331,54 @@ def test_a_mean_that_is_added_up_over_parts_is_no_root(compare: Compare) -> None
     assert compare(edit, of_both=AUXILIARY).roots == ()
 
 
+# a mean over the rows that count, in two parts of the batch whose rows alternate
+COUNTED = (
+    ("jax.random.bernoulli(key, 0.9, h.shape)", "jnp.bool_(True)"),
+    ("def loss_of(params, batch, key)", """def count(batch):
+    return jnp.sum(batch["y"] > 0.3)
+
+
+def loss_of(params, batch, key, total)"""),
+    ('jnp.mean((logits * scale - batch["y"]) ** 2)', 'jnp.sum((logits * scale - batch["y"]) ** 2 / total)'),
+    ("batch, key)\n    pairs", "batch, key, count(batch))\n    pairs"),
+)  # fmt: skip
+ALTERNATING = (
+    'loss, grads = jax.value_and_grad(loss_of)(state["params"], batch, key, count(batch))\n',
+    """def add(total, rows):
+        found = jax.value_and_grad(loss_of)(state["params"], rows, key, TOTAL)  # line: total
+        return jax.tree.map(jnp.add, total, found), None
+
+    parts = jax.tree.map(lambda a: a.reshape(2, 2, *a.shape[1:]).swapaxes(0, 1), batch)  # line: split
+    zeros = jax.tree.map(jnp.zeros_like, (jnp.float32(0), state["params"]))
+    (loss, grads), _ = jax.lax.scan(add, zeros, parts)
+""",
+)
+
+
+def test_a_mean_of_means_is_named_where_the_total_is_taken(compare: Compare) -> None:
+    found = compare((ALTERNATING[0], ALTERNATING[1].replace("TOTAL", "2 * count(rows)")), of_both=COUNTED)
+    assert found.first is not None
+    source = Path(found.first.path).read_text().splitlines()
+    assert "# line: total" in source[found.first.line - 1], found.sentence
+
+
+def test_a_mean_over_alternating_rows_is_no_root(compare: Compare) -> None:
+    edit = (ALTERNATING[0], ALTERNATING[1].replace("TOTAL", "count(batch)"))
+    assert compare(edit, of_both=COUNTED).roots == ()
+
+
+def test_rows_that_are_split_wrongly_are_named_although_their_number_is_right(compare: Compare) -> None:
+    edit = (
+        ALTERNATING[1]
+        .replace("TOTAL", "count(batch)")
+        .replace(", batch)  # line: split", ', {**batch, "x": batch["x"][::-1]})  # line: split')
+    )
+    found = compare((ALTERNATING[0], edit), of_both=COUNTED)
+    assert found.first is not None
+    source = Path(found.first.path).read_text().splitlines()
+    assert "# line: split" in source[found.first.line - 1], found.sentence
+
+
 # each layer's weights are arrays of their own
 SINGLE = (
     UNROLLED[0],
