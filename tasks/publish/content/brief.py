@@ -21,7 +21,7 @@ from tasks.diff.phrases.amounts import ONE_PROGRAM, ONE_RUN, show_duration
 from tasks.diff.phrases.headlines import tell_dead, tell_result
 from tasks.metrics.maxview_metrics import FINAL_LOSS
 from tasks.metrics.program_metrics import COMPILED_PROGRAMS, MEMORY
-from tasks.metrics.result_metrics import EVALUATION, FUNCTION, LATER_STEPS, LOSS, RESTORED
+from tasks.metrics.result_metrics import CHECKPOINTS, EVALUATION, FUNCTION, LATER_STEPS, LOSS, RESTORED
 from tasks.metrics.table import METRICS
 from tasks.metrics.time_metrics import CPU_TIME, PROGRAM_TIME, STEP_TIME
 from tasks.publish.content.edits import list_edits, shorten_edit
@@ -353,6 +353,8 @@ def _tell_source(record: ComparisonRecord, row: MetricDiff) -> str:
         return "Sure: each arm's program was started again where it saved."
     if row.metric == LATER_STEPS.name:
         return "Sure: both trainers ran that far, with zeros in place of heavy results."
+    if row.metric == CHECKPOINTS.name:
+        return "Sure: the committed saves of both runs were counted."
     if row.baseline_source is not None and row.candidate_source is not None:
         are_values = row.baseline is not None and row.candidate is not None
         return "Sure: both values stand in the logs." if are_values else "Sure: both logs show it."
