@@ -292,6 +292,12 @@ def test_a_verdict_states_its_certainty(
     assert ("cannot show" in sure) is (evidence == "one run of each" and verdict != "unknown")
 
 
+def test_saves_that_are_counted_on_disk_do_not_stand_in_the_logs(record_002: ComparisonRecord) -> None:
+    row = next(row for row in record_002.rows if row.baseline_source is not None)
+    lost = row.replace(metric="checkpoints", baseline=2.0, candidate=1.0)
+    assert "logs" not in tell_certainty(record_002, lost)
+
+
 def test_levels_far_from_the_judged_values_are_not_drawn(record_002: ComparisonRecord) -> None:
     """Other work on the processor makes every step longer than the step time that is judged."""
     row = next(row for row in record_002.rows if row.metric == "step_time_s")
