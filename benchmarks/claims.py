@@ -97,7 +97,9 @@ def run_command(words: Sequence[str], clone: Path, folder: Path) -> Answer:
     at = words.index("--") if "--" in words else len(words)
     # a clone of maxview runs its own code; a folder of trainers may have packages of the same names
     program = (
-        [sys.executable, "-m", "flows.cli"] if (clone / "flows").exists() else [shutil.which("maxview") or "maxview"]
+        [sys.executable, "-m", "flows.cli"]
+        if (clone / "flows").exists()
+        else [str(Path(sys.executable).with_name("maxview"))]
     )
     argv = [*program, *words[:at], "--out", str(folder / "out"), *words[at:]]
     began = time.monotonic()

@@ -22,6 +22,7 @@ from tasks.experiments.run_inside import Say, run_inside
 from tasks.experiments.same_function import PATIENCE_S
 from tasks.observe.recorder import read_observation
 from tasks.records.data import DataComparison, DataKind
+from tasks.records.observation import Observation
 
 RESULT, SETTINGS, OUTPUT = "data.json", "data-settings.json", "data.log"
 SHOWN = 3  # names in a sentence
@@ -62,9 +63,15 @@ def compare_recorded(folder: Path, say: Say) -> DataComparison | None:
         observations = (read_observation(recordings[0]), read_observation(recordings[1]))
         recordings = evaluated_recordings(observations, recordings, cycles=have_cycles(observations))
         records = [json.loads((one / OBSERVATION).read_text(encoding="utf-8")) for one in recordings]
-        return compare_data(recordings, folder, devices=max(one.get("devices", 1) for one in records), say=say)
+        found = compare_data(recordings, folder, devices=max(one.get("devices", 1) for one in records), say=say)
+        return found and found.replace(starts_equal=_start_equal(observations))
     except (OSError, ValueError, BadZipFile):
         return None
+
+
+def _start_equal(observations: Both[Observation]) -> bool:
+    left, right = ({(one.role, one.meaning): one.digest for one in its.arguments} for its in observations)
+    return left == right and bool(left) and all(left.values())
 
 
 def read_batches(recording: Path) -> Iterator[Batch]:

@@ -18,3 +18,4 @@ class DataComparison(Frozen):
     gap: float | None = None  # largest relative difference of its results; None: not evaluated
     are_equal: bool | None = None  # whether its loss and its new state are equal up to rounding; None: not evaluated
     problem: str = ""  # why it was not evaluated; empty: it was, or the batches are equal
+    starts_equal: bool = False  # whether all arrays that the first steps are given are known to be equal, bit for bit

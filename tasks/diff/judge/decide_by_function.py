@@ -15,6 +15,7 @@ from tasks.diff.judge.decide_curves import compare_blocks
 from tasks.diff.judge.metric_rows import make_row, not_judged
 from tasks.metrics.result_metrics import FUNCTION, ROUNDING
 from tasks.records.compared_case import Decision, MetricDiff, Verdict
+from tasks.records.data import DataComparison
 from tasks.records.function import FunctionComparison, RoundingBand, RoundingError
 from tasks.records.run_facts import Measured
 
@@ -23,6 +24,7 @@ from tasks.records.run_facts import Measured
 CURVE_LIMIT = 4.0
 LAST_BITS = 4 * 2.0**-24  # of a loss in float32, whose sum over tokens may round anew
 PRINTED = 12**-0.5 * 2**0.5  # standard deviation of the difference of two values rounded to 1
+OF_HOST = "the host adds up, chooses or logs another value"
 UP_TO_ROUNDING = "one function, up to rounding"
 # Largest factor between the arms' rounding errors. Among equal functions it was 1.14 over all gradients, 1.05 over all
 # parameters after a step, and 1.49 for one gradient (docs/decisions/0157-typical-rounding-error.md).
@@ -31,16 +33,28 @@ JUDGED = ("gradients", "parameters")  # quantities of many values; that of a num
 ORDER = ("gradients", "loss", "gradient norm", "parameters")
 
 
-def decide_loss(curves: MetricParity, decision: Decision, function: FunctionComparison | None) -> Decision:
+def decide_loss(
+    curves: MetricParity,
+    decision: Decision,
+    function: FunctionComparison | None,
+    data: DataComparison | None = None,
+) -> Decision:
     """Return the decision on the losses: by the function if it was evaluated, else `decision`, made from the curves.
 
-    Losses that are NaN or infinite, and equal losses of one function, keep the decision from the curves.
+    Losses that are NaN or infinite, and equal losses of one function, keep the decision from the curves. data: of the
+    recorded steps.
     """
     if function is None or function.answer == "not evaluated" or not curves.parity.steps or not _is_finite(curves):
         return decision
     distance = measure_distance(curves, function.band)
     if function.answer == "same":
-        return decision if decision.verdict == "same" else _decide_one_function(decision, function, distance)
+        if decision.verdict == "same":
+            return decision
+        starts_equal = data is not None and data.starts_equal and not function.stands_for
+        first = tell_first_loss(curves, function.band) if starts_equal else ""
+        if first:
+            return decision.replace(verdict="changed", reason=f"{function.sentence}; {first}", runs_wanted=None)
+        return _decide_one_function(decision, function, distance)
     gap = compare_blocks(curves.steps, curves.sides)[-1]
     word: Verdict = "changed"
     reason = function.sentence
@@ -63,6 +77,19 @@ def _decide_one_function(decision: Decision, function: FunctionComparison, dista
     far = "by a value that is not finite" if distance == inf else f"by {distance:.0f} times what rounding explains"
     reason = f"the steps compute one function, and the curves part {far}: look at data, schedule, host"
     return decision.replace(verdict="unknown", reason=reason, runs_wanted=None)
+
+
+def tell_first_loss(curves: MetricParity, band: RoundingBand | None) -> str:
+    """Return how the losses of the first step differ beyond rounding, though one function made them; else "".
+
+    From equal arrays nothing but the host is left: it adds up, chooses or logs another value.
+    """
+    first = int(curves.steps[0])
+    gap = float(curves.sides[1][:, 0].mean() - curves.sides[0][:, 0].mean())
+    if band is None or first > 1 or abs(gap) <= CURVE_LIMIT * rounding_of_loss(band, curves.unit):
+        return ""
+    which = "higher" if gap > 0 else "lower"
+    return f"but from equal arrays the loss of step {first} is {abs(gap):.4g} {which}: {OF_HOST}"
 
 
 def measure_distance(curves: MetricParity, band: RoundingBand | None) -> float:

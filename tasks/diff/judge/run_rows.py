@@ -157,7 +157,8 @@ def _decide_values(
         among=len(runs.parities) + len(runs.evaluations), rounding=rounding_band(arms, rules),
     )  # fmt: skip
     data = find_data(arms, evidence.data)
-    loss = decide_by_data(decide_loss(parity, decide_value(parity, context), function), data, evidence.data)
+    loss = decide_loss(parity, decide_value(parity, context), function, evidence.data)
+    loss = decide_by_data(loss, data, evidence.data)
     # arms with equal losses at all steps have equal weights, so their evaluations must be equal too
     equal = proved or (parity.parity.steps >= MIN_STEPS and parity.parity.first is None and not parity.varies)
     found = decide_values(runs.evaluations, context.replace(proved=equal)), decide_values(others, context)

@@ -9,6 +9,7 @@ import pytest
 
 from configs.verdict_rules import load_effects, load_tolerances, make_rules
 from tasks.records.compared_case import ComparisonRecord
+from tasks.records.data import DataComparison
 from tasks.records.function import FunctionComparison, ResultGap, RoundingBand, RoundingError
 from tasks.records.log_reading import Environment, Flops
 from tasks.records.run import RunRecord
@@ -35,7 +36,10 @@ def judge(make_run: MakeRun) -> Callable[..., ComparisonRecord]:
         return pl.DataFrame({"step": range(STEPS), "loss": losses, "step_time_s": [1.0] * STEPS})
 
     def run(
-        function: FunctionComparison | None, gaps: Sequence[float], devices: tuple[int, int] = (1, 1)
+        function: FunctionComparison | None,
+        gaps: Sequence[float],
+        devices: tuple[int, int] = (1, 1),
+        data: DataComparison | None = None,
     ) -> ComparisonRecord:
         def run_on(count: int, arm: str, losses: np.ndarray) -> RunRecord:
             columns = {"tokens_per_s_per_device": [1000 / count] * STEPS}
@@ -49,7 +53,8 @@ def judge(make_run: MakeRun) -> Callable[..., ComparisonRecord]:
             [run_on(count, arm, losses)]
             for count, arm, losses in zip(devices, ("linen", "nnx"), (CURVE, CURVE + np.asarray(gaps)), strict=True)
         ]
-        return compare_sides(*sides, comparison="c", case="01_base", target="cpu", rules=rules, function=function)
+        known = {"function": function, "data": data}
+        return compare_sides(*sides, comparison="c", case="01_base", target="cpu", rules=rules, **known)
 
     return run
 
@@ -71,6 +76,21 @@ def test_losses_beyond_rounding_of_one_function_are_unknown(judge: Callable[...,
     verdict, reason = loss_of(judge(SAME, 12e-3 * NOISE))
     assert verdict == "unknown"
     assert "look at data, schedule, host" in reason
+
+
+def test_a_first_loss_beyond_rounding_of_one_function_from_equal_arrays_is_of_the_host(
+    judge: Callable[..., ComparisonRecord],
+) -> None:
+    """The logged loss is that of one part of the batch: google/paxml#8."""
+    gaps = 0.05 + 12e-3 * NOISE
+    equal = DataComparison(steps=6, kind="equal", starts_equal=True)
+    verdict, reason = loss_of(judge(SAME, gaps, data=equal))
+    assert verdict == "changed"
+    assert "the loss of step 0" in reason
+    # other weights, another model than the runs', or a difference that training makes: the function tells nothing
+    assert loss_of(judge(SAME, gaps, data=equal.replace(starts_equal=False)))[0] == "unknown"
+    assert loss_of(judge(SAME.replace(stands_for="another model"), gaps, data=equal))[0] == "unknown"
+    assert loss_of(judge(SAME, gaps * (np.arange(STEPS) > 0), data=equal))[0] == "unknown"
 
 
 @pytest.mark.parametrize(("function", "effect"), [(SAME, "qualifies"), (ANOTHER, "blocks"), (None, "blocks")])

@@ -1,6 +1,8 @@
 """The batches of two recorded steps: equal, reordered or other; the step in float64 sees a difference or none."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,7 +69,7 @@ def compare(recordings: Path, tmp_path: Path, word: str) -> DataComparison | Non
 
 
 def test_equal_batches_start_no_process(recordings: Path, tmp_path: Path) -> None:
-    assert compare(recordings, tmp_path, "plain") == DataComparison(steps=5, kind="equal")
+    assert compare(recordings, tmp_path, "plain") == DataComparison(steps=5, kind="equal", starts_equal=True)
     assert not (tmp_path / RESULT).exists()
 
 
@@ -78,6 +80,19 @@ def test_the_order_of_rows_is_nothing_to_a_mean(recordings: Path, tmp_path: Path
     assert found.gap is not None
     assert found.gap < 1e-14
     assert compare_recorded(tmp_path, lambda _: None) == found
+
+
+def test_other_first_weights_are_no_equal_start(recordings: Path, tmp_path: Path) -> None:
+    shutil.copytree(recordings / "plain", tmp_path / "other-weights")
+    file = tmp_path / "other-weights" / OBSERVATION
+    record = json.loads(file.read_text())
+    record["arguments"][0]["digest"] = "another"
+    file.write_text(json.dumps(record))
+    (tmp_path / "baseline").symlink_to(recordings / "plain")
+    (tmp_path / "other-weights").rename(tmp_path / "candidate")
+    found = compare_recorded(tmp_path, lambda _: None)
+    assert found is not None
+    assert (found.kind, found.starts_equal) == ("equal", False)
 
 
 def test_other_data_give_other_results(recordings: Path, tmp_path: Path) -> None:
