@@ -223,13 +223,18 @@ def sum_up(rows: Sequence[dict[str, object]]) -> str:
     innocent = [row for row in rows if row["innocent"]]
     searched = [row for row in plants if row["searched"]]
     reports = [row for row in plants if "reports" in str(row["kind"])]
+    named = {row["plant"]: [one for one in reports if one["plant"] == row["plant"]] for row in reports}
+
+    def all_of(key: str) -> int:
+        return sum(all(row[key] for row in its) for its in named.values())
+
     certain = [row for row in plants if row["word"] in (SAME, NARROW, IMPROVED) and not row["admitted"]]
     lines = [
         f"certain *same* of {len(plants)} plants: {len(certain)} (target 0)",
         f"innocent changes *same*, exit 0: {count(innocent, 'status', 0)} of {len(innocent)} (target 38 of 40)",
         f"answers that name what differs or was not covered: {count(plants, 'names')} of {len(plants)} (target 90 %)",
         f"guards found by the search: {count(searched, 'word', DIFFERENT)} of {len(searched)} (target 9 of 10)",
-        f"reports of {len(reports)}: right word {count(reports, 'admitted')}, first line {count(reports, 'names')}",
+        f"reports of {len(named)}: right word in every command {all_of('admitted')}, first line {all_of('names')}",
         *(f"  certain: {row['kind']}: {row['plant']}" for row in certain),
         *(f"  not same: {row['plant']}: {row['word']}: {row['sentence']}" for row in innocent if row["status"]),
         *(f"  failed: {row['plant']}: {row['sentence']}" for row in rows if row["word"] == "failed"),

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.claims import Answer
 from benchmarks.plants import loops
+from benchmarks.plants.first_reports import FIRST_REPORTS
 from benchmarks.plants.innocent import INNOCENT
 from benchmarks.plants.ours import OURS
 from benchmarks.plants.plant import EQUAL, Edit, Plant
@@ -14,32 +15,34 @@ from benchmarks.plants.reports import REPORTS
 from benchmarks.plants.stranger import STRANGER, TRAINER
 
 ROOT = Path(__file__).parents[2]
-PLANTS = [*OURS, *STRANGER, *loops.LOOPS, *REPORTS, *INNOCENT]
+PLANTS = [*OURS, *STRANGER, *loops.LOOPS, *REPORTS, *FIRST_REPORTS, *INNOCENT]
 SOURCES = {"ours": ROOT, "loops": loops.TRAINER}
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: f"{plant.name}, {plant.command}")
 def test_a_plant_fits_the_source_and_compiles(plant: Plant, tmp_path: Path) -> None:
     source = SOURCES.get(plant.trainer, TRAINER)
-    for edit in plant.edits:
-        place = tmp_path / edit.file
+    for file in {*(edit.file for edit in plant.edits), plant.file} - {""}:
+        place = tmp_path / file
         place.parent.mkdir(parents=True, exist_ok=True)
-        if (source / edit.file).exists():
-            shutil.copyfile(source / edit.file, place)
+        if (source / file).exists():
+            shutil.copyfile(source / file, place)
     for edit in plant.edits:
         edit.apply(tmp_path)
-    for file in tmp_path.rglob("*.py"):
-        compile(file.read_text(encoding="utf-8"), str(file), "exec")
+    for path in tmp_path.rglob("*.py"):
+        compile(path.read_text(encoding="utf-8"), str(path), "exec")
     assert not plant.line or (tmp_path / plant.file).read_text(encoding="utf-8").count(plant.line) == 1
 
 
 def test_the_table_has_the_numbers_that_the_figures_need() -> None:
-    assert len({plant.name for plant in PLANTS}) == len(PLANTS)
+    assert len({(plant.name, plant.command) for plant in PLANTS}) == len(PLANTS)
     innocent = [plant for plant in PLANTS if plant.admits == EQUAL]
     assert len(innocent) >= 40
     assert len(PLANTS) - len(innocent) >= 60
     assert sum(plant.searched for plant in PLANTS) == 10
     assert len(REPORTS) == 20
+    assert len({plant.name for plant in FIRST_REPORTS}) == 16
+    assert len({plant.name for plant in FIRST_REPORTS if plant.line}) == 13
 
 
 def test_an_edit_whose_old_text_is_missing_fails(tmp_path: Path) -> None:
