@@ -65,7 +65,7 @@ def _write_wandb(record: ComparisonRecord, fields: dict[str, str]) -> str:
         job_type="comparison", tags=[tag[:MAX_TAG] for tag in tags], notes=fields["headline"], reinit="create_new",
     )  # fmt: skip
     run.summary.update(fields)
-    place = run.url or run.dir
+    place = str(run.url or run.dir)
     run.finish()
     return place
 
