@@ -24,7 +24,6 @@ TIES = ("weights × 0",)  # states in which functions with equal gradients almos
 SHOWN_PLACES, MAX_CODE = 3, 80
 LONGER = 0.01  # share by which the updates of the chain "longer" are longer; as in `evaluate.compare_function`
 LEAST_METRIC = 1e-3  # size of a smaller metric: auxiliary losses that are 0 in exact arithmetic
-ENOUGH_STATES = 5  # states of which a number's rounding error is no accident
 MIN_SIZE = 256  # values of a gradient whose rounding error is compared alone; of fewer values it is an accident
 MAX_GAPS = 12
 FIRST_MOMENT = "mu."  # of Adam: after the first step it is the gradient times a constant
@@ -263,9 +262,7 @@ def _rounding(states: Sequence[tuple[str, Sequence[Row]]]) -> Iterable[RoundingE
         errors = [_relative([row for row in rows if belongs(row)]) for rows in chosen]
         if known := [error for error in errors if error is not None]:
             baseline, candidate = _median_pair(known)
-            ratios = [right / left for left, right in known if left]
-            least = min(ratios) if len(ratios) >= ENOUGH_STATES else 0.0
-            yield RoundingError(quantity=quantity, baseline=baseline, candidate=candidate, least=least)
+            yield RoundingError(quantity=quantity, baseline=baseline, candidate=candidate)
 
 
 def _is_gradient(row: Row) -> bool:

@@ -30,7 +30,6 @@ class RoundingError(Frozen):
     quantity: str  # a `Quantity`, or the name of one gradient
     baseline: float
     candidate: float
-    least: float = 0.0  # smallest candidate ÷ baseline of the states; 0: of too few states, or not told
 
     @property
     def ratio(self) -> float:

@@ -29,9 +29,6 @@ UP_TO_ROUNDING = "one function, up to rounding"
 # Largest factor between the arms' rounding errors. Among equal functions it was 1.14 over all gradients, 1.05 over all
 # parameters after a step, and 1.49 for one gradient (docs/decisions/0157-typical-rounding-error.md).
 WORSE_QUANTITY, WORSE_GRADIENT = 1.25, 1.6
-# A loss is one number: of equal distributions, 4 in 10,000 pairs have a median of five states this much larger, and
-# twice as large in each of them. Below `LOSS_ROUNDS` of the loss it is the order of a sum in float32.
-WORSE_LOSS, WORSE_LOSS_LEAST, LOSS_ROUNDS = 8.0, 2.0, 1e-5
 JUDGED = ("gradients", "parameters")  # quantities of many values; that of a number is an accident
 ORDER = ("gradients", "loss", "gradient norm", "parameters")
 
@@ -163,14 +160,8 @@ def rounding_row(arms: Arms, function: FunctionComparison | None) -> MetricDiff 
 def name_worse_rounding(function: FunctionComparison) -> RoundingError | None:
     """Return the quantity, else the gradient, whose rounding error grew beyond its limit; None if none did."""
     beyond = [one for one in function.rounding if one.quantity in JUDGED and one.ratio > WORSE_QUANTITY]
-    beyond += [one for one in function.rounding if one.quantity == "loss" and _is_worse_loss(one)]
     worst = function.worst_gradient
     return next(iter(beyond), worst if worst is not None and worst.ratio > WORSE_GRADIENT else None)
-
-
-def _is_worse_loss(error: RoundingError) -> bool:
-    """Such as of a loss that is rounded to bfloat16 for each token: its gradient may round as before."""
-    return error.ratio > WORSE_LOSS and error.least > WORSE_LOSS_LEAST and error.candidate > LOSS_ROUNDS
 
 
 def _decide_rounding(function: FunctionComparison) -> Decision:
@@ -181,7 +172,7 @@ def _decide_rounding(function: FunctionComparison) -> Decision:
     if function.answer != "same":
         return not_judged(f"the arms compute other functions, so their rounding is no measure: {shown}")
     if (worse := name_worse_rounding(function)) is not None:
-        name = worse.quantity if worse.quantity in (*JUDGED, "loss") else f"the gradient of {worse.quantity}"
+        name = worse.quantity if worse.quantity in JUDGED else f"the gradient of {worse.quantity}"
         said = (
             f"rounding error of {name} {100 * worse.baseline:.2g} % → {100 * worse.candidate:.2g} %, ×{worse.ratio:.1f}"
         )

@@ -173,22 +173,3 @@ def test_another_function_is_the_verdict_where_no_loss_is_logged(make_run: MakeR
         words[function] = record.verdict
     assert words == {None: "unknown", ANOTHER: "changed"}
     assert "Function of the step changed" in record.headline
-
-
-@pytest.mark.parametrize(
-    ("error", "word"),
-    [
-        ({"baseline": 1.6e-5, "candidate": 1.5e-4, "least": 3.0}, "regressed"),
-        ({"baseline": 1.6e-5, "candidate": 1.5e-4, "least": 0.4}, "same"),  # in one state it is smaller: an accident
-        ({"baseline": 1.6e-5, "candidate": 1.5e-4}, "same"),  # of few states
-        ({"baseline": 1.6e-5, "candidate": 8e-5, "least": 3.0}, "same"),
-        ({"baseline": 1e-8, "candidate": 2e-7, "least": 9.0}, "same"),  # a sum in float32, in another order
-    ],
-)
-def test_a_loss_that_rounds_far_worse_in_every_state_is_a_regression(
-    judge: Callable[..., ComparisonRecord], error: dict[str, float], word: str
-) -> None:
-    """Losses of tokens in bfloat16: google-deepmind/optax#1020."""
-    function = SAME.replace(rounding=(*ROUNDING, RoundingError(quantity="loss", **error)))
-    (row,) = [row for row in judge(function, 1e-3 * NOISE).rows if row.metric == "rounding_error"]
-    assert (row.verdict, "loss" in row.reason) == (word, True)
