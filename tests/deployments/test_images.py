@@ -52,6 +52,7 @@ def closure(names: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
 def test_every_copied_file_exists(path: Path) -> None:
+    ignored = Path(f"{path}.dockerignore").read_text().splitlines()
     stages = {words.split(" AS ")[1] for name, words in instructions(path) if name == "FROM" and " AS " in words}
     copied = [words.split() for name, words in instructions(path) if name == "COPY"]
     assert copied
@@ -60,6 +61,7 @@ def test_every_copied_file_exists(path: Path) -> None:
             assert sources[0].removeprefix("--from=") in stages
         else:
             assert all((ROOT / source).exists() for source in sources), sources
+            assert "*" not in ignored or {f"!{source.removeprefix('./')}" for source in sources} <= set(ignored)
 
 
 def test_the_trainers_image_has_all_imports_of_the_trainer_and_no_workflow() -> None:
