@@ -25,6 +25,13 @@ FORMATS = {
     ".pickle": "pickle",
 }  # fmt: skip
 ORBAX = "Orbax"
+# words of an error → what to type
+REMEDIES = {
+    ("EOFError", "not a tty", "Inappropriate ioctl"): "a run has no terminal: give its answers as options",
+    ("No API key", "Login required"): "a run gets no keys: log in with the client, or export WANDB_MODE=offline",
+    ("gaierror", "ConnectError", "Max retries exceeded"): "without a network: export HF_HUB_OFFLINE=1 reads the cache",
+    ("no training step was found",): "type maxview compare --only function --step NAME -- … with its function's name",
+}  # fmt: skip
 
 
 class Saves(NamedTuple):
@@ -66,7 +73,9 @@ def watch(name: str, steps: int, say: Callable[[str], object]) -> Watched:
         if run.problem or observation.step is None:
             why = run.problem or "; ".join(observation.notes)
             kept = _keep_log(scratch)
-            raise ConfigError([f"the command trains no step that maxview sees: {why}; its output: {kept}"])
+            raise ConfigError(
+                [f"the command trains no step that maxview sees: {why}{_remedy(why)}; its output: {kept}"]
+            )
         log = read_run_log(scratch / "watched" / LOG)
         ended = run.states[-1].call >= steps
         return Watched(
@@ -76,6 +85,11 @@ def watch(name: str, steps: int, say: Callable[[str], object]) -> Watched:
         )  # fmt: skip
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _remedy(why: str) -> str:
+    """Return what to do about an error that a run has and the user's terminal may not have; else nothing."""
+    return next((f" ({text})" for words, text in REMEDIES.items() if any(word in why for word in words)), "")
 
 
 def _keep_log(scratch: Path) -> Path:

@@ -12,6 +12,7 @@ from configs.names import find
 from flows.cli.app import call_command
 from questions.init.project_file import check_free, name_of
 from questions.init.typed_words import find_keys, value_of
+from questions.init.watch_command import _remedy
 from tasks.resolve.plans import Request, resolve
 
 # the form of Flax's examples: one function makes gradients, another one updates
@@ -90,6 +91,12 @@ def test_a_command_without_a_step_leaves_no_file(clone: Path, capsys: pytest.Cap
     assert call_command(["init", "--", "python", "train.py"]) == 2
     assert "the command trains no step that maxview sees" in capsys.readouterr().err
     assert not (clone / ".maxview").exists()
+
+
+def test_an_error_of_a_run_alone_has_a_remedy() -> None:
+    assert "no terminal" in _remedy("EOFError: EOF when reading a line at train.py:2 in <module>")
+    assert "WANDB_MODE=offline" in _remedy("wandb.errors.errors.UsageError: No API key configured. Use `wandb login`")
+    assert _remedy("ValueError: shapes differ") == ""
 
 
 def test_without_a_command_it_tells_how(capsys: pytest.CaptureFixture[str]) -> None:
