@@ -20,7 +20,7 @@ from configs.comparison import load_target
 from configs.custom_trainer import OWN
 from configs.environment import PASSED_ON, pass_on
 from configs.errors import ConfigError
-from configs.names import TYPED, default_cache
+from configs.names import TYPED, default_cache, list_names
 from tasks.resolve.command_options import redirect_outputs
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.refs import check_repository
@@ -35,6 +35,7 @@ SETTINGS = (
     "JAX_*", "XLA_*", "TF_*", "KERAS_BACKEND", "WANDB_MODE", "WANDB_DISABLED", "*_OFFLINE", "TOKENIZERS_PARALLELISM",
 )  # fmt: skip
 _PLACEHOLDER = re.compile(rf"(\{{(?:{'|'.join((*OWN, 'steps'))})\}})")
+_DEVICES = re.compile(r"--xla_force_host_platform_device_count=(\d+)")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 NAME_LENGTH = 40
@@ -166,8 +167,14 @@ def _has_jax(python: str) -> bool:
 
 
 def _target_here() -> str:
-    """Return the target of this machine: its accelerators if it has some, else one processor device."""
-    return next((name for name, patterns in ACCELERATORS.items() if any(map(glob, patterns))), "cpu")
+    """Return the target of this machine: its accelerators if it has some, else as many simulated devices as the shell.
+
+    One, without a target of this many.
+    """
+    devices = _DEVICES.search(os.environ.get("XLA_FLAGS", ""))
+    simulated = f"cpu-{devices[1]}" if devices else "cpu"
+    cpu = simulated if simulated in list_names("targets") else "cpu"
+    return next((name for name, patterns in ACCELERATORS.items() if any(map(glob, patterns))), cpu)
 
 
 def _main_branch(clone: Path) -> str:

@@ -45,7 +45,9 @@ def meaning_of_array(name: str) -> Place:
         return "parameter", ".".join(parts[1:] if parts[:1] == ["params"] and len(parts) > 1 else parts)
     if parts[0] == "opt_state":
         kind = next((part for part in parts[1:] if not part.isdigit() and part not in _WRAPPED), "")
-        rest = parts[parts.index(kind) + 1 :] if kind else []
+        if not kind:  # numbers alone, as of stax
+            return "optimizer", ".".join(parts)
+        rest = parts[parts.index(kind) + 1 :]
         if kind in _COUNTERS:
             return "counter", kind
         return "optimizer", ".".join([kind, *(rest[1:] if rest[:1] == ["params"] and len(rest) > 1 else rest)])

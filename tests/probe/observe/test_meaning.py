@@ -28,6 +28,7 @@ from maxview_probe.observe.meaning import meaning_of, meanings_of
             ),
             ("optimizer", "mu.w"),
         ),
+        (("opt_state[0][1]", "state.opt_state[0][1]"), ("optimizer", "opt_state.0.1")),  # stax
         # the optimizer's state under the name of a model; a parameter of the name `mu` stays one
         (("state['model'][0].mu['v']", "opt[0].mu['v']", "moments[1][0].mu['v']"), ("optimizer", "mu.v")),
         (("params['mu']['v']",), ("parameter", "mu.v")),

@@ -15,6 +15,7 @@ from configs.names import find, list_names
 from questions.invariants.invariants_options import InvariantsOptions
 from questions.invariants.twin_files import read_twin
 from questions.invariants.twin_plans import plan_twins
+from tasks.resolve import typed_command
 from tasks.resolve.typed_command import CASE, write_typed, write_typed_twin
 
 pytestmark = pytest.mark.flows
@@ -214,3 +215,12 @@ def test_an_absolute_folder_of_outputs_is_not_shared(clone: Path) -> None:
     command = load_comparison(write_typed(["python", "train.py", "--workdir=/tmp/run"])).command
     assert command is not None
     assert command.argv[-1] == "--workdir={out}/run"
+
+
+@pytest.mark.parametrize(("count", "target"), [(8, "cpu-8"), (1, "cpu"), (3, "cpu")])
+def test_simulated_devices_are_the_callers(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, count: int, target: str
+) -> None:
+    monkeypatch.setattr(typed_command, "ACCELERATORS", {})
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count={count}")
+    assert load_comparison(write_typed(["python", "train.py"])).target == target
