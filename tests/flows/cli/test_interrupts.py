@@ -220,7 +220,7 @@ class Server:
 """
 
 
-@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.by_hand)])
 def test_a_killed_embedded_server_is_restarted_at_its_address(
     clean_environment: dict[str, str],
     request: pytest.FixtureRequest,

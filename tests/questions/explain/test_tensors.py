@@ -100,10 +100,9 @@ HARMLESS = {
 }  # fmt: skip
 
 
-def all_but_first_long(names: Iterable[str]) -> list[ParameterSet]:
-    """Each starts two trainers: CI has the first two of a kind."""
-    marks = [(), (pytest.mark.long,), (pytest.mark.long, pytest.mark.by_hand)]
-    return [pytest.param(name, marks=marks[min(n, 2)]) for n, name in enumerate(names)]
+def all_but_first_by_hand(names: Iterable[str]) -> list[ParameterSet]:
+    """Each starts two trainers: CI has the first of a kind."""
+    return [pytest.param(name, marks=(pytest.mark.by_hand,) if n else ()) for n, name in enumerate(names)]
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +147,7 @@ def compare(observe: Observe) -> Compare:
     return run
 
 
-@pytest.mark.parametrize("fault", all_but_first_long(FAULTS))
+@pytest.mark.parametrize("fault", all_but_first_by_hand(FAULTS))
 def test_a_fault_is_named_by_its_line(fault: str, compare: Compare) -> None:
     edit, mark = FAULTS[fault]
     found = compare(edit)
@@ -158,6 +157,7 @@ def test_a_fault_is_named_by_its_line(fault: str, compare: Compare) -> None:
     assert not found.different_arguments
 
 
+@pytest.mark.by_hand
 def test_a_fault_in_a_shard_map_of_one_device_is_named_by_its_line(compare: Compare) -> None:
     edit, mark = FAULTS["one product × 1.0001"]
     found = compare(edit, of_both=[IN_A_SHARD_MAP])
@@ -166,7 +166,7 @@ def test_a_fault_in_a_shard_map_of_one_device_is_named_by_its_line(compare: Comp
     assert mark in source[found.first.line - 1], found.sentence
 
 
-@pytest.mark.long
+@pytest.mark.by_hand
 def test_in_a_shard_map_of_several_devices_the_tensors_name_its_call_and_the_program_the_line(
     plan_of: Planned, sources: Path, tmp_path: Path
 ) -> None:
@@ -187,7 +187,7 @@ def test_in_a_shard_map_of_several_devices_the_tensors_name_its_call_and_the_pro
     assert mark in source[line.line - 1], program.sentence
 
 
-@pytest.mark.parametrize("edit", all_but_first_long(HARMLESS))
+@pytest.mark.parametrize("edit", all_but_first_by_hand(HARMLESS))
 def test_an_edit_without_an_effect_is_not_named(edit: str, compare: Compare) -> None:
     old, new = HARMLESS[edit]
     calls = [
@@ -199,7 +199,7 @@ def test_an_edit_without_an_effect_is_not_named(edit: str, compare: Compare) -> 
     assert found.sentence.endswith("are equal in float64")
 
 
-@pytest.mark.parametrize("edit", all_but_first_long(ROUNDED))
+@pytest.mark.parametrize("edit", all_but_first_by_hand(ROUNDED))
 def test_an_edit_that_only_rounds_has_no_root_and_the_program_names_its_line(
     edit: str, observe: Observe, compare: Compare
 ) -> None:
@@ -227,7 +227,7 @@ def test_unrolled_layers_are_no_root(compare: Compare) -> None:
 
 # not the key without its layer: the loop's counter, which only one arm has and which changes the key, is named first
 @pytest.mark.long
-@pytest.mark.parametrize("fault", all_but_first_long(fault for fault in FAULTS if fault != "key without its layer"))
+@pytest.mark.parametrize("fault", all_but_first_by_hand(fault for fault in FAULTS if fault != "key without its layer"))
 def test_a_fault_in_unrolled_layers_is_named_by_its_line(fault: str, compare: Compare) -> None:
     edit, mark = FAULTS[fault]
     found = compare(*UNROLLED, edit)
@@ -315,6 +315,7 @@ ADDED_UP = (
 )
 
 
+@pytest.mark.by_hand
 def test_a_loss_of_the_last_part_alone_is_named_where_its_share_is_taken(compare: Compare) -> None:
     """MaxText's load-balancing loss under accumulation: AI-Hypercomputer/maxtext#3311."""
     edit = (ADDED_UP[0], ADDED_UP[1].replace("SHARE", "jnp.where(n == 1, 0.5, 0.0)"))
@@ -393,6 +394,7 @@ SINGLE = (
 BY_RANK = ("0.1 * w)", "0.1 * w * (w.ndim > 2))")
 
 
+@pytest.mark.by_hand
 def test_a_decay_by_rank_differs_between_stacked_layers_and_single_ones(compare: Compare) -> None:
     found = compare(*SINGLE, of_both=[BY_RANK], shared=True)
     assert found.roots
@@ -442,7 +444,7 @@ def test_tensors_behind_draws_with_unrelated_keys_are_evaluated_with_the_same_dr
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", all_but_first_long(["epsilon", "rate of dropout", "weight decay"]))
+@pytest.mark.parametrize("fault", all_but_first_by_hand(["epsilon", "rate of dropout", "weight decay"]))
 def test_a_fault_is_named_beside_draws_with_unrelated_keys(fault: str, compare: Compare) -> None:
     edit, mark = FAULTS[fault]
     found = compare(*KEY_OF_THE_STATE, edit, of_left=KEY_OF_THE_STEP, shared=True)
