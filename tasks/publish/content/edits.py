@@ -1,7 +1,7 @@
 """Shows the changed lines of a working tree or a commit: its diff, and which of its lines ran."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from configs.frozen import Frozen
 from tasks.records.compared_case import ComparisonRecord
@@ -19,6 +19,7 @@ class EditLine(Frozen):
 
     text: str
     kind: str  # "added", "removed", "context", "file" or "hunk"
+    number: int | None = None  # of a changed line, or of the one that follows a removed one
     ran: bool | None = None  # whether it was executed; None: unknown, or no code
 
 
@@ -62,13 +63,20 @@ class Edit(Frozen):
     def body(self) -> tuple[EditLine, ...]:
         """The lines without git's own and blank ones at the end; a file is a line with its name."""
         own = [
-            line.replace(text=line.text.removeprefix("+++ ").removeprefix("b/")) if line.kind == "file" else line
-            for line in self.lines
+            line.replace(text=_place(line, self.lines[n:])) if line.kind == "file" else line
+            for n, line in enumerate(self.lines)
             if line.kind != "file" or line.text.startswith("+++ ")
         ]
         while own and not own[-1].text.strip():
             own.pop()
         return tuple(own)
+
+
+def _place(file: EditLine, below: Sequence[EditLine]) -> str:
+    """Return a file of a diff with the number of its first changed line."""
+    changed = next((line.number for line in below if line.kind in ("added", "removed")), None)
+    name = file.text.removeprefix("+++ ").removeprefix("b/")
+    return f"{name}:{changed}" if changed is not None else name
 
 
 def list_edits(record: ComparisonRecord) -> list[Edit]:
@@ -103,10 +111,10 @@ def read_diff(record: ComparisonRecord, side: str, version: CodeVersion) -> Iter
             old = new = 0
             yield EditLine(text=visible(line), kind="file")
         elif line.startswith("+"):
-            yield EditLine(text=visible(line), kind="added", ran=ran.get((side, file, new)))
+            yield EditLine(text=visible(line), kind="added", number=new, ran=ran.get((side, file, new)))
             new += 1
         elif line.startswith("-"):
-            yield EditLine(text=visible(line), kind="removed", ran=ran.get((other, file, old)))
+            yield EditLine(text=visible(line), kind="removed", number=new, ran=ran.get((other, file, old)))
             old += 1
         else:
             yield EditLine(text=visible(line), kind="context")
@@ -123,7 +131,8 @@ def shorten_edit(edit: Edit, told: str = "") -> list[str]:
         return []
     changed = [f"{line.text[0]} {line.text[1:].strip()}" for line in edit.lines if line.kind in ("added", "removed")]
     changed = [line for line in changed if line[1:].strip()]
-    files = [] if all(file in told for file in edit.files) else [", ".join(edit.files)]
+    places = [line.text for line in edit.body if line.kind == "file"]
+    files = [] if all(file in told for file in edit.files) else [", ".join(places)]
     if len(changed) <= SHOWN:
         return [*files, *changed]
     return [*files, *changed[: SHOWN - 1], f"… {len(changed) - SHOWN + 1} more lines: {edit.command}"]

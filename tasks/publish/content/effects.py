@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from configs.frozen import Frozen
 from tasks.diff.judge.next_step import has_scale
+from tasks.publish.content.verdict_words import threshold_text
 from tasks.records.compared_case import MetricDiff
 
 WIDTH = 150.0  # px of a metric's axis
@@ -73,7 +74,9 @@ def _changes(row: MetricDiff) -> list[float]:
 
 def _draw(row: MetricDiff, changes: Sequence[float], reach: float) -> DrawnEffect:
     allowed = 100 * abs(_threshold(row))
-    shown = f"±{allowed:{'.0f' if allowed >= 100 else '.2g'}} % allowed"  # no exponent
-    words = f"the threshold, in grey, is ±{100 * abs(_threshold(row)):.2g} %; worse is right"
+    percent = f"±{allowed:{'.0f' if allowed >= 100 else '.2g'}} %"  # no exponent
+    # a share of the judged steps' time, of which the shown baseline may be another mean
+    percent = threshold_text(row) if threshold_text(row).endswith("%") else percent
+    shown, words = f"{percent} allowed", f"the threshold, in grey, is {percent}; worse is right"
     drawn = draw_effect(changes[0], changes[1:], 1.0, reach, width=WIDTH, words=words)
     return drawn.replace(ends=(shown, "worse →"))

@@ -55,14 +55,14 @@ def test_a_diff_of_more_than_40_lines_is_folded(lines: int, is_long: bool, recor
 def test_a_diff_of_up_to_14_lines_needs_no_section(lines: int, is_short: bool, record_002: ComparisonRecord) -> None:
     (edit,) = list_edits(edited(record_002, "\n".join(DIFF.split("\n")[:5] + ["+    x = 1"] * lines)))
     assert edit.is_short == is_short
-    assert [line.text for line in edit.body[:2]] == ["model/layers.py", "@@ -31,3 +31,4 @@ def norm(x):"]
+    assert [line.text for line in edit.body[:2]] == ["model/layers.py:31", "@@ -31,3 +31,4 @@ def norm(x):"]
 
 
 @pytest.mark.parametrize(("lines", "shown"), [(6, 6), (7, 6), (100, 6)])
 def test_a_terminal_shows_up_to_six_lines(lines: int, shown: int, record_002: ComparisonRecord) -> None:
     record = edited(record_002, "\n".join(DIFF.split("\n")[:5] + [f"+    x = {n}" for n in range(lines)]))
     brief = make_brief(record)
-    assert brief.edit[0] == "model/layers.py"
+    assert brief.edit[0] == "model/layers.py:31"
     assert len(brief.edit) == 1 + shown
     assert brief.edit[1] == "+ x = 0"
     assert brief.edit[-1] == ("+ x = 5" if lines == 6 else f"… {lines - 5} more lines: git diff")
@@ -75,7 +75,7 @@ def test_the_lines_between_two_commits_are_shown(record_002: ComparisonRecord) -
     record = committed(record_002, DIFF)
     (edit,) = list_edits(record)
     assert (edit.title, edit.files) == ("Changed lines", ("model/layers.py",))
-    assert make_brief(record).edit[:2] == ("model/layers.py", "- y = wide * f(e)")
+    assert make_brief(record).edit[:2] == ("model/layers.py:32", "- y = wide * f(e)")
 
 
 def test_a_terminal_leaves_out_a_long_diff_of_a_commit(record_002: ComparisonRecord) -> None:
