@@ -173,7 +173,7 @@ def test_the_verdict_the_arms_and_the_findings_are_in_words(
     names = [" ".join(line.text.split()) for line in root.one("ul", id="compared").all("li")]
     arms = zip(("baseline", "candidate"), (record_002.baseline.ref, record_002.candidate.ref), strict=True)
     assert names[:2] == [f"{side} {ref} 574ad3fb9" for side, ref in arms]
-    assert names[-1].startswith("compared at 20")
+    assert names[-1].startswith("compared from logs, at 20")
     assert root.all("title")[0].text.startswith("? unknown · 03_dropout")
     sides = root.one("section", id="sides")
     differing = {row.one("th").text: [cell.text for cell in row.all("td")] for row in sides.all("tr") if row.all("td")}
@@ -504,7 +504,7 @@ def test_a_short_diff_is_on_the_first_screen(tmp_path: Path, record_002: Compari
     html = write_page(record_002.replace(code={record_002.candidate.name: version}), tmp_path, log_lines={}).read_text()
     front = html[html.index('<section class="front">') :].partition("</section>")[0]
     root = Reader(f"<main>{front}</section></main>").root
-    assert root.one("pre", class_="diff").text == "a.py @@ -1,1 +1,1 @@ -one +two"
+    assert root.one("pre", class_="diff").text == "a.py:1 @@ -1,1 +1,1 @@ -one +two"
     assert front.index('class="diff"') < front.index('class="commands"')  # the reason, then the next step
     assert 'id="change"' not in html  # once
 
