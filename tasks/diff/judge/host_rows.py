@@ -20,8 +20,9 @@ def is_open(row: MetricDiff) -> bool:
 def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     """Return a row of the time of one program; if runs and loops in turns left it open, both host loops may decide it.
 
-    Loops in turns have more noise. Short hosts that take equal time refute a difference, and a difference inside the
-    tolerance counts only if the hosts differ, too, as one of a single run of each does.
+    Loops in turns have more noise: a difference inside the tolerance counts only if the hosts differ, too, as one of a
+    single run of each does. Equal hosts never make a certain difference *same*: they are given zeros, and what a host
+    does may depend on the results.
 
     What one program takes is equal, so the whole difference of two loops lies in their hosts. A host's work may hide
     behind the device, so a longer one makes the step longer for certain only where it exceeds the whole step; its
@@ -42,7 +43,8 @@ def judge_by_host(row: MetricDiff, host: HostTimes) -> MetricDiff:
     said = f"the host loops alone take {takes}: {show_span(span)}{hidden}"
     # where a host takes longer, how much of it the device hides may differ
     is_short = is_cpu or max(means) < row.threshold
-    if is_short and -row.threshold < span.low and span.high < row.threshold:
+    is_inside_threshold = -row.threshold < span.low and span.high < row.threshold
+    if row.verdict == "unknown" and is_short and is_inside_threshold:
         verdict, reason = "same", f"one program, and {said}, inside {row.threshold_text} of a step"
     elif row.verdict != "unknown":
         agrees = span.low > 0 if row.verdict == "regressed" else span.high < 0
