@@ -109,9 +109,9 @@ def test_hosts_of_one_program_decide_what_the_loops_leave_open() -> None:
     host = HostTimes(wall_s=(0.001, 0.001), cpu_s=(0.001, 0.001), wall=span, cpu=span, pairs=2, steps=99)
     record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=turned(-0.02, 0.09), host=host)
     assert record.verdict == "same"
-    for low, high in ((0.005, 0.08), (-0.08, -0.005)):  # beside other work, loops have more noise
+    for low, high in ((0.005, 0.08), (-0.08, -0.005)):  # not by chance: a host's work may depend on the results
         record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=turned(low, high), host=host)
-        assert record.verdict == "same"
+        assert record.verdict == "unknown"
     longer = host.replace(wall_s=(0.003, 0.003))  # of which the device may hide another share
     for low, high, verdict in ((0.005, 0.08, "unknown"), (0.03, 0.09, "regressed")):  # less and more than ±5 %
         record = compare("0.12.0", program=ONE_TEXT, asked=("time",), loops=turned(low, high), host=longer)
