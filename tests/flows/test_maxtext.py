@@ -84,6 +84,7 @@ def test_twins_of_the_release_in_its_own_folder(maxview: Maxview) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.by_hand  # four minutes of the processor, most of them MaxText's imports and compiles
 def test_linen_and_nnx_of_the_release_are_one_function(maxview: Maxview) -> None:
     words = "--only", "function", "--with", f"linen:{PYTHON}", "--with", f"nnx:{PYTHON}"
     done = maxview("compare", "maxtext-linen-vs-nnx", *words, "--out", "o", "--json")

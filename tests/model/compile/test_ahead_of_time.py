@@ -171,6 +171,7 @@ SPLASH = "jax.experimental.pallas.ops.tpu.splash_attention"
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_the_checkouts_folder_and_lines_do_not_change_the_program_of_flash_attention(
     mini_arguments: MiniArguments, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def one_step(config: TrainConfig, devices: int) -> tuple[float, float]:
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_a_pipeline_equals_a_scan(mini_config: MiniConfig) -> None:
     exact = {"base_num_decoder_layers": 4, "dtype": "float32", "matmul_precision": "highest"}
     pipeline = {"ici_pipeline_parallelism": 2, "ici_tensor_parallelism": 1, "num_pipeline_microbatches": 4}

@@ -60,6 +60,7 @@ HISTORY = [
 
 
 @pytest.mark.long
+@pytest.mark.by_hand  # CI bisects in a night
 def test_a_killed_bisection_names_the_commit_that_changed_the_loss_and_trains_nothing_twice(
     start: Callable[..., subprocess.Popen[str]], maxview: Maxview, tmp_path: Path
 ) -> None:

@@ -407,6 +407,7 @@ def test_stacked_layers_are_no_root(compare: Compare) -> None:
     assert compare(*SINGLE, shared=True).roots == ()
 
 
+@pytest.mark.by_hand
 def test_other_first_weights_are_named_first_also_if_they_are_replaced(compare: Compare) -> None:
     apart = compare(words=("1",))
     assert {root.operation for root in apart.roots if root.kind == "argument"} == {"parameter", "data"}
@@ -424,6 +425,7 @@ def test_first_weights_are_not_named_if_the_judged_runs_shared_them(compare: Com
     assert together.replaced_arguments == 9
 
 
+@pytest.mark.by_hand
 def test_draws_with_keys_of_one_arm_only_are_named(compare: Compare) -> None:
     found = compare(*KEY_OF_THE_STATE, of_left=KEY_OF_THE_STEP)
     assert found.first is not None

@@ -87,6 +87,7 @@ def test_a_run_that_saves_nothing_or_trains_nothing_more_is_explained(
 
 
 @pytest.mark.long
+@pytest.mark.by_hand  # 40 s of the processor
 def test_each_fault_of_a_restore_is_named_with_its_array(
     saved: WitnessedRun, started: Callable[[str], RunPlan], tmp_path: Path
 ) -> None:

@@ -101,7 +101,9 @@ def whole_compiled(compiled: Callable[[str], ProgramSide]) -> ProgramSide:
 
 @pytest.mark.tpu
 @pytest.mark.long
-@pytest.mark.parametrize("fault", FIRST)
+@pytest.mark.parametrize(
+    "fault", [one if not place else pytest.param(one, marks=pytest.mark.by_hand) for place, one in enumerate(FIRST)]
+)
 def test_a_planted_fault_is_first_with_the_installed_compiler(
     fault: str, compiled: Callable[[str], ProgramSide], whole_compiled: ProgramSide
 ) -> None:

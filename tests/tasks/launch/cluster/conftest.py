@@ -92,7 +92,9 @@ class StandIn:
         for path in self.folder.glob("*.pid"):
             with suppress(psutil.NoSuchProcess):
                 process = psutil.Process(int(path.read_text()))
-                if process.status() != psutil.STATUS_ZOMBIE:
+                # later than its file: another process with the number of one that has ended
+                is_another = process.create_time() > path.stat().st_mtime + 1
+                if process.status() != psutil.STATUS_ZOMBIE and not is_another:
                     found.append(process)
         return found
 
