@@ -23,7 +23,9 @@ def by_hand(trainer: str, number: int) -> ParameterSet:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("trainer", "number"), [by_hand("average", 1), by_hand("static_schedule", 0), ("eager_optimizer", 0)])
+@pytest.mark.parametrize(
+    ("trainer", "number"), [by_hand("average", 1), by_hand("static_schedule", 0), ("eager_optimizer", 0)]
+)
 def test_a_change_in_another_function_than_the_step_is_found(tmp_path: Path, trainer: str, number: int) -> None:
     word, sentence = compare(tmp_path, trainer, read_pairs()[trainer][0][number])
     assert word == "another", sentence
