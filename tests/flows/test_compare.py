@@ -56,6 +56,7 @@ def step_count(log: Path) -> int:
     return log.read_text().count("completed step:") if log.exists() else 0
 
 
+@pytest.mark.long
 def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
     maxview: Maxview, tmp_path: Path, prefect_server: str, user_environment: dict[str, str]
 ) -> None:

@@ -140,6 +140,7 @@ def test_a_change_without_a_better_side_is_shown_like_a_regression(
     assert re.search(r"Parameters .*1\.104 billion .*1\.105 billion .*changed", result.stdout), result.stdout
 
 
+@pytest.mark.long
 def test_the_address_of_a_profile_does_not_answer(
     maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], closed_port: int, tmp_path: Path
 ) -> None:

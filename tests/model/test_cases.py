@@ -143,6 +143,7 @@ def test_offloaded_moments_are_in_the_hosts_memory(mini_config: MiniConfig) -> N
     assert kinds == {"true": 2 * 12, "false": 0}
 
 
+@pytest.mark.long
 def test_eval_lines_equal_maxtexts(mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Of NNX; `test_outputs` evaluates with Linen."""
     config = mini_config("13_eval", base_output_directory=tmp_path, pure_nnx=True, steps=10)

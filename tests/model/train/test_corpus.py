@@ -70,6 +70,7 @@ def test_every_text_is_in_a_batch_and_padding_does_not_count(packing: Callable[.
     assert pieces <= seen
 
 
+@pytest.mark.long
 def test_files_of_all_three_formats_contain_the_same_texts_here_and_in_a_bucket(
     packing: Callable[..., TrainConfig], tmp_path: Path, gcs_url: str
 ) -> None:

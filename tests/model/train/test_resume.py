@@ -144,6 +144,7 @@ def test_different_texts_are_refused_with_the_keys(
     assert str(refused.value).endswith("(choose another run_name)")
 
 
+@pytest.mark.long
 def test_the_same_texts_in_another_folder_are_accepted(
     texts: Path, mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

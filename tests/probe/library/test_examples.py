@@ -86,6 +86,7 @@ def of_optax(params: Any, mu: Any, nu: Any, step: Any, gradients: Any) -> Any:
     return optax.apply_updates(params, updates)
 
 
+@pytest.mark.long
 def test_a_fused_optimizer(same_function: Same) -> None:
     tree = {"kernel": floats(4, 3), "bias": floats(3)}
     squares = jax.tree.map(lambda one: one * one, tree)

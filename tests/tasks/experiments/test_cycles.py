@@ -49,6 +49,7 @@ def test_weights_that_numpy_changes_are_unknown(tmp_path: Path) -> None:
     assert "comes back changed from the host" in sentence
 
 
+@pytest.mark.long
 def test_the_answer_names_the_functions(tmp_path: Path) -> None:
     edit = Edit("the average forgets faster", [("DECAY = 0.875", "DECAY = 0.88")])
     word, sentence = compare(tmp_path, "average", edit)

@@ -95,6 +95,7 @@ def test_a_compile_in_each_step_is_counted_with_its_line(turned: Callable[..., L
     assert not one.why
 
 
+@pytest.mark.long
 def test_an_argument_that_changes_is_named(turned: Callable[..., LoopTimes]) -> None:
     found = turned("    float(loss)", "    float(loss)\n    if n % 7 == 6: w, loss = step(w, x[:n])")
     assert found.compiles[0] == ()

@@ -121,6 +121,7 @@ def test_an_arm_without_python_is_one_sentence(plan_of: Planned, tmp_path: Path,
     wording("reasons", note)
 
 
+@pytest.mark.long
 def test_a_judged_run_is_the_same_with_and_without_an_observation(plan_of: Planned, tmp_path: Path) -> None:
     plan, folder = plan_of("arm"), tmp_path / "out" / "runs" / "arm"
 
