@@ -44,6 +44,7 @@ from flows.publish_steps import comment_step, publish_case, show_verdict
 from tasks.diff.examine.assemble_case import CaseSteps, assemble_case
 from tasks.diff.examine.examination import Examination
 from tasks.diff.examine.examine_case import CaseRuns, case_id
+from tasks.diff.judge.evidence import keep_loops, read_kept
 from tasks.diff.judge.gate import GateRule, judge_gate, read_gate
 from tasks.diff.judge.repeat_rule import NextLook, Patience
 from tasks.experiments.interleave import OFF, TurnLimits, limits_of, say_cost
@@ -376,9 +377,11 @@ def time_loops_of(
 ) -> dict[str, Any]:
     """Return the step times of both loops in turns, and of their hosts; {} if they could not be measured."""
     limits = loop_limits(plans[0], runs.runs[0].reading.environment.backend, cases=runs.cases, limit_s=limit_s)
-    EVENTS.put(
-        Explaining(runs.case, f"do the loops differ in time? Both run in turns for at most {limit_s:.0f} s; {OFF}")
-    )
+    directory = store.comparison(runs.comparison, runs.case, case_id(runs))
+    if keep_loops(read_kept(directory), limits.limit_s) is None:
+        EVENTS.put(
+            Explaining(runs.case, f"do the loops differ in time? Both run in turns for at most {limit_s:.0f} s; {OFF}")
+        )
     try:
         with slice_of(plans[0].target):
             loops, host = time_loops_step(plans, runs, limits, store, one_program=one_program)

@@ -288,9 +288,11 @@ def time_loops_step(
 ) -> tuple[LoopTimes, HostTimes | None]:
     """Measure the step times of both plans' loops in turns, and of their hosts if these may decide one program's."""
     directory = store.comparison(runs.comparison, runs.case, case_id(runs))
-    known = keep_loops(read_kept(directory), limits.limit_s)
+    kept = read_kept(directory)
+    known, known_host = keep_loops(kept, limits.limit_s), kept.host
     say = partial(_report, runs.case)
-    loops, host = time_loops(plans, Path(directory.path) / FOLDER, limits, known, one_program=one_program, say=say)
+    folder = Path(directory.path) / FOLDER
+    loops, host = time_loops(plans, folder, limits, known, known_host, one_program=one_program, say=say)
     get_run_logger().info("%s", loops.problem or loops.wall)
     return loops, host
 
@@ -351,7 +353,8 @@ def experiments_step(
     if "time" in only:
         limits = loop_limits(here[0], observations[0].platform, cases=cases, limit_s=limits.limit_s)
         known = keep_loops(read_kept(directory), limits.limit_s) or name_other_calls(observations, names)
-        loops, host = time_loops(here, folder, limits, known, one_program=one, say=say)
+        known_host = read_kept(directory).host
+        loops, host = time_loops(here, folder, limits, known, known_host, one_program=one, say=say)
         get_run_logger().info("%s", loops.problem or loops.wall)
         keep(directory, loop=loops, host=host)
     if "function" in only and not one:

@@ -174,6 +174,8 @@ def _find_line(part: Part, kind: str) -> CodeLine | None:
 
 
 def _say_largest(found: Sequence[TimeDifference], steps: Sequence[float], names: tuple[str, str]) -> str:
-    said = f"a step takes {1e3 * steps[0]:.1f} ms in {names[0]} and {1e3 * steps[1]:.1f} ms in {names[1]}"
+    said = f"{1e3 * steps[0]:.1f} ms in {names[0]} and {1e3 * steps[1]:.1f} ms in {names[1]}"
     largest = "; ".join(one.sentence for one in found[:MAX_SUMMARIZED] if one.sure)
-    return f"{said}: {largest or 'no line differs by more than the steps of one arm do'}"
+    if not largest:
+        return f"no line takes certainly longer in one arm (a profiled step takes {said})"
+    return f"a profiled step takes {said}: {largest}"

@@ -133,17 +133,20 @@ def time_loops(
     folder: Path,
     limits: TurnLimits,
     known: LoopTimes | None = None,
+    known_host: HostTimes | None = None,
     *,
     one_program: bool,
     say: Say,
 ) -> tuple[LoopTimes, HostTimes | None]:
     """Return both loops' times, and those of their hosts alone if these may decide the loops of one program.
 
-    known: times that were measured before, or why none can be.
+    known: times that were measured before, or why none can be. known_host: the hosts' times that belong to them.
     """
     loops = known or turn_loops(plans, folder, limits, say)
     if not one_program or not needs_hosts(loops, limits):
         return loops, None
+    if known is not None and known_host is not None and known_host.wall is not None:
+        return loops, known_host
     return loops, time_host_loops(plans, folder, limits.chance, say)
 
 

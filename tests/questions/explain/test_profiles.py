@@ -105,6 +105,7 @@ def test_a_gap_that_other_load_may_have_lengthened_is_not_sure(steps_ms: tuple[i
     gap = next(one for one in found.differences if one.what == GAP)
     assert (gap.baseline_s, gap.candidate_s) == (pytest.approx(0.003), pytest.approx(0.018))
     assert gap.sure is sure
+    assert found.sentence.startswith("no line takes certainly longer") is not sure
 
 
 def test_a_profile_without_the_step_explains_nothing(steps: list[ProfiledStep]) -> None:

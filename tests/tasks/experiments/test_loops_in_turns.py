@@ -9,7 +9,8 @@ import pytest
 
 from tasks.experiments import loops_in_turns
 from tasks.experiments.interleave import TurnLimits
-from tasks.experiments.loops_in_turns import name_other_calls, needs_hosts, turn_loops
+from tasks.experiments.loops_in_turns import name_other_calls, needs_hosts, time_loops, turn_loops
+from tasks.records.host_times import HostTimes, Span
 from tasks.records.loop_times import LoopCompile, LoopTimes
 from tasks.records.observation import CycleRecord, Observation
 from tasks.records.plan import RunPlan
@@ -155,3 +156,13 @@ def test_short_trainings_have_short_turns(plan_of: Planned) -> None:
     ]
     assert steps == [1, 10, 5, 1, 1]
     assert os.path.exists(plan.directory)
+
+
+def test_kept_times_of_undecided_loops_are_not_measured_again(plan_of: Planned, tmp_path: Path) -> None:
+    plans = plan_of("left", text="never started"), plan_of("right", text="never started")
+    loops = LoopTimes(wall=TimeRatio(effect=0.02, low=-0.02, high=0.06))
+    host = HostTimes(wall=Span(effect=0.0, low=-0.01, high=0.01))
+    told: list[str] = []
+    assert needs_hosts(loops, LIMITS)
+    assert time_loops(plans, tmp_path, LIMITS, loops, host, one_program=True, say=told.append) == (loops, host)
+    assert not told
