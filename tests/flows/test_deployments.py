@@ -69,6 +69,7 @@ def test_a_name_given_in_the_form_is_kept_and_a_generated_one_is_replaced(stack:
     assert shown == (given or "01_base: main vs working tree on cpu")
 
 
+@pytest.mark.by_hand
 def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:
     words = ["deployment", "run", "compare/main-vs-branch", "-p"]
     refused = stack.command(*words, "branch=1234567", module="prefect")

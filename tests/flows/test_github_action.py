@@ -125,6 +125,7 @@ def test_a_pull_request_fails_at_the_line_that_changed_the_function(
     assert "'sometimes' is none of" in text
 
 
+@pytest.mark.by_hand
 def test_a_pull_request_that_changes_a_comment_passes(
     clone: Path,
     action: Path,

@@ -77,7 +77,10 @@ def replace_in(path: Path, changes: dict[str, str]) -> None:
     path.write_text(text)
 
 
-@pytest.mark.parametrize("in_turns", [False, True], ids=["a job each", "one allocation"])
+@pytest.mark.parametrize(
+    "in_turns",
+    [pytest.param(False, id="a job each"), pytest.param(True, id="one allocation", marks=pytest.mark.by_hand)],
+)
 def test_compare(cluster: Cluster, maxview: Run, tree: Path, tmp_path: Path, in_turns: bool) -> None:
     out = tmp_path / "out"
     if in_turns:

@@ -31,8 +31,8 @@ def test_a_change_in_another_function_than_the_step_is_found(tmp_path: Path, tra
     assert word == "another", sentence
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("trainer", "number"), [by_hand("average", 0), by_hand("multi_steps", 0), ("accumulation", 0)])
+@pytest.mark.by_hand
+@pytest.mark.parametrize(("trainer", "number"), [("average", 0), ("multi_steps", 0), ("accumulation", 0)])
 def test_a_rewriting_and_accumulation_by_calls_compute_the_same(tmp_path: Path, trainer: str, number: int) -> None:
     """The mean of the gradients of equal parts of a batch is the gradient of its mean loss."""
     word, sentence = compare(tmp_path, trainer, read_pairs()[trainer][1][number])
